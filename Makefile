@@ -1,0 +1,95 @@
+# Every command of the project. Each target builds .venv itself, with uv when it is
+# installed and with venv + pip when it is not. Written for GNU make 3.81 (macOS) and up.
+
+.DEFAULT_GOAL := help
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+BUILD := .build
+UV    := $(shell command -v uv 2>/dev/null)
+ARGS  ?=
+
+# Temporary files stay inside the checkout; only the package cache is shared.
+export TMPDIR := $(CURDIR)/$(BUILD)/tmp
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export UV_PYTHON_DOWNLOADS := never
+# An activated environment or a foreign module path must not leak into ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+# PYTHON=/path/to/python chooses an interpreter; otherwise the first that works is taken.
+# A candidate is started, not just looked up: version managers leave names that do not run.
+CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
+PROBE := import sys, venv$(if $(UV),,; import ensurepip); sys.exit(sys.version_info < (3, 11))
+
+.PHONY: help run test test-fast check bench docs generate format mutate lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## show the lifecycles of jobs, workflows, steps and workers
+	@$(BIN)/python -m detent lifecycle
+
+test: $(READY) ## run all tests with coverage; ARGS="..." is handed to pytest instead
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--cov)
+
+test-fast: $(READY) ## run the tests that take no time
+	@$(BIN)/python -m pytest -q -m "not slow" $(ARGS)
+
+check: $(READY) ## format, lint, types, layers, generated files, house rules, documentation
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m pytest -q tests/tidy tests/docs
+	$(BIN)/mkdocs build --strict --site-dir $(BUILD)/site
+
+bench: $(READY) ## measure the lifecycle core against its rivals
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: generate ## generate, then build the site into ./site
+	$(BIN)/mkdocs build --strict --site-dir site
+
+generate: $(READY) ## write the diagrams and tables of the docs from the machines
+	$(BIN)/python -m tools.generate
+
+format: $(READY) ## format the code and apply the safe fixes
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+mutate: $(READY) ## mutation tests of the lifecycle package (many minutes)
+	$(BIN)/mutmut run $(ARGS)
+	@$(BIN)/mutmut export-cicd-stats && cat mutants/mutmut-cicd-stats.json
+
+lock: ## resolve the dependencies anew (needs uv)
+	uv lock --upgrade
+	uv export --quiet --frozen --all-groups --no-emit-project --output-file requirements-dev.lock
+
+clean: ## remove everything that make has made
+	rm -rf $(VENV) $(BUILD) site dist mutants htmlcov .coverage .coverage.* .hypothesis \
+	  .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .uv_cache
+	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamp lives in the environment, so that removing the environment removes it too.
+# Packages come with hashes from the lock; the project itself is built by the locked backend.
+$(READY): pyproject.toml uv.lock requirements-dev.lock
+	@set -e; mkdir -p "$$TMPDIR"; python=; \
+	for candidate in $(CANDIDATES); do \
+	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "Detent needs Python 3.11 or newer with venv; tried: $(strip $(CANDIDATES))." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	fi; \
+	if [ -n "$(UV)" ]; then \
+	  echo "Preparing $(VENV) with uv"; \
+	  "$(UV)" sync --quiet --frozen --python "$$python"; \
+	else \
+	  echo "Preparing $(VENV) with $$python and pip"; \
+	  $(BIN)/python -c 'import pip; $(PROBE)' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV); \
+	  pip="$(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install"; \
+	  $$pip --require-hashes -r requirements-dev.lock; \
+	  $$pip --no-deps --no-build-isolation -e .; \
+	fi; \
+	touch $@

@@ -1,0 +1,239 @@
+"""`decide` and `tick`: the two ways a job can move, both pure.
+
+Decide answers a command, tick answers the clock. Both plan, ask the table, check the guards, write
+the event, settle what is already due, and prove the invariants before they answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detent.lifecycle.event import By, Event, Made
+from detent.lifecycle.job.applying import apply
+from detent.lifecycle.job.commands import Command, Enqueue, Lose, Report
+from detent.lifecycle.job.guards import GUARDS, Unmet, lease_ended
+from detent.lifecycle.job.invariants import check
+from detent.lifecycle.job.planning import PLANNERS, Plan, Planned, plan_force, plan_time_out
+from detent.lifecycle.job.record import (
+    SETTLED_BY,
+    Accepted,
+    Answer,
+    Context,
+    Job,
+    Unchanged,
+)
+from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
+from detent.lifecycle.job.waking import lease_over_at, limit_end, ready_end
+from detent.lifecycle.machine import Refusal
+from detent.lifecycle.profile import PROFILES, Deadlines
+
+__all__ = ["decide", "tick"]
+
+_PARKED = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
+
+
+def decide(job: Job | None, command: Command, now: int, ctx: Context) -> Answer:
+    """What the command does to the job: accepted with its events, unchanged, or refused."""
+    if isinstance(command, Enqueue):
+        return _enqueue(job, command, now, ctx)
+    if job is None:
+        return JOB.refusal("unknown_job", None, command.event, ctx.by.kind, detail="no such job")
+    planned = _plan(job, command, now, ctx)
+    if planned is None:
+        return Unchanged(job)
+    if isinstance(planned, Unmet):
+        return _unmet(planned, job.state, command.event, None, ctx)
+    return _carry_out(job, planned, command, now, ctx)
+
+
+def tick(job: Job, now: int, ctx: Context) -> Answer:
+    """What time alone does to the job by `now`; unchanged when nothing is due yet."""
+    if job.ended_at is not None:
+        return Unchanged(job)
+    if job.state in _PARKED:
+        plan = _overdue(job, now, ctx) or _settling(job, now, ctx, ctx.place)
+    else:
+        plan = _first_due(job, now, ctx)
+    return Unchanged(job) if plan is None else _carry_out(job, plan, None, now, ctx)
+
+
+def _plan(job: Job, command: Command, now: int, ctx: Context) -> Planned:
+    # A report under a lease that is over hears who won, whatever state the job is in by now.
+    if isinstance(command, Report) and command.lease is not None and command.lease != job.lease:
+        return lease_ended(job)
+    return PLANNERS[type(command)](job, command, now, ctx)
+
+
+def _carry_out(job: Job, plan: Plan, command: object, now: int, ctx: Context) -> Answer:
+    found = JOB.fire(job.state, plan.event, plan.target, ctx.by.kind)
+    if isinstance(found, Refusal):
+        return found
+    for guard in found.guards:
+        if unmet := GUARDS[guard](job, command, now, ctx):
+            return _unmet(unmet, job.state, plan.event, plan.target, ctx)
+    event = _event(job, plan, now, ctx, ctx.by)
+    return _settled(job, event, now, ctx)
+
+
+def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accepted:
+    """Apply the event, then whatever is due at once: expired, without a queue, or time to go."""
+    job = apply(before, event)
+    check(before, event, job)
+    if job.state not in _PARKED:
+        return Accepted(job, (event,))
+    place = job.place if event.name == JobEvent.HAND_BACK else ctx.place
+    plan = _settling(job, now, ctx, place)
+    if plan is None:
+        return Accepted(job, (event,))
+    settling = _event(job, plan, now, ctx, SETTLED_BY)
+    after = apply(job, settling)
+    check(job, settling, after)
+    return Accepted(after, (event, settling))
+
+
+def _settling(job: Job, now: int, ctx: Context, place: int | None) -> Plan | None:
+    if ctx.gate.queue_deleted:
+        facts = {"cause": Cause.QUEUE_DELETED, "code": Cause.QUEUE_DELETED.value}
+        return Plan(JobEvent.DROP, JobState.DISCARDED, facts)
+    if job.expires_at is not None and job.expires_at <= now:
+        return Plan(JobEvent.EXPIRE, JobState.DISCARDED, {"cause": Cause.TTL, "code": "expired"})
+    if job.run_at is not None and job.run_at <= now:
+        return Plan(JobEvent.DUE, JobState.AVAILABLE, {"place": place})
+    return None
+
+
+def _overdue(job: Job, now: int, ctx: Context) -> Plan | None:
+    """The limit of `available` has passed, and its time to live did not pass before that."""
+    end = ready_end(job, ctx.gate)
+    if end is None or end > now or (job.expires_at is not None and job.expires_at <= end):
+        return None
+    code = PROFILES[job.profile].code(JobState.AVAILABLE, Cause.DEADLINE)
+    return Plan(JobEvent.EXPIRE, JobState.DISCARDED, {"cause": Cause.DEADLINE, "code": code})
+
+
+def _first_due(job: Job, now: int, ctx: Context) -> Plan | None:
+    """The earliest thing due; at the same instant a cancel goes before a limit before a loss."""
+    due: list[tuple[int, int]] = []
+    if job.force_at is not None and job.force_at <= now:
+        due.append((job.force_at, 0))
+    end = limit_end(job)
+    if end is not None and end <= now:
+        due.append((end, 1))
+    lost_at = lease_over_at(job, ctx.lease)
+    if lost_at is not None and lost_at <= now:
+        due.append((lost_at, 2))
+    return _DUE[min(due)[1]](job, now, ctx) if due else None
+
+
+def _plan_loss(job: Job, now: int, ctx: Context) -> Plan:
+    planned = PLANNERS[Lose](job, Lose(), now, ctx)
+    assert isinstance(planned, Plan), "a lease seen to be over is over"
+    return planned
+
+
+_DUE = (plan_force, plan_time_out, _plan_loss)
+
+
+def _enqueue(job: Job | None, command: Enqueue, now: int, ctx: Context) -> Answer:
+    later = command.run_at is not None and command.run_at > now
+    target = JobState.SCHEDULED if later else JobState.AVAILABLE
+    found = JOB.fire(job.state if job else None, JobEvent.ENQUEUE, target, ctx.by.kind)
+    if isinstance(found, Refusal):
+        return found
+    if unmet := _unfit(command):
+        return _unmet(unmet, None, JobEvent.ENQUEUE, target, ctx)
+    facts = _born_with(command, later, ctx)
+    event = Event(
+        command.tenant,
+        command.id,
+        1,
+        now,
+        JobEvent.ENQUEUE,
+        None,
+        target,
+        ctx.by.kind,
+        ctx.by.id,
+        ctx.command_id,
+        reason=ctx.reason,
+        **facts,
+    )
+    return _settled(None, event, now, ctx)
+
+
+def _born_with(command: Enqueue, later: bool, ctx: Context) -> dict[str, Any]:
+    return {
+        "made": _made(command),
+        "queue": command.queue,
+        "priority": command.priority,
+        "held": command.held,
+        "place": None if later else ctx.place,
+        "run_at": command.run_at if later else None,
+        "cause": Cause.RERUN if command.rerun_of else None,
+    }
+
+
+def _made(command: Enqueue) -> Made:
+    profile = PROFILES[command.profile]
+    limits = profile.deadlines if command.deadlines is None else command.deadlines
+    return Made(
+        profile=command.profile,
+        delivery=command.delivery or profile.delivery,
+        allowed=profile.allowed if command.allowed is None else command.allowed,
+        losses_allowed=(
+            profile.losses_allowed if command.losses_allowed is None else command.losses_allowed
+        ),
+        expires_at=command.expires_at,
+        available_us=limits.available_us,
+        pending_us=limits.pending_us,
+        active_us=limits.active_us,
+        rerun_of=command.rerun_of,
+        workflow=command.workflow,
+        step=command.step,
+    )
+
+
+def _unfit(command: Enqueue) -> Unmet | None:
+    profile = PROFILES.get(command.profile)
+    if profile is None:
+        return Unmet("unknown_profile", f"there is no profile {command.profile!r}")
+    if command.delivery not in (None, "pull", "push"):
+        return Unmet("bad_value", "delivery must be pull or push")
+    if profile.allowed_is_fixed and command.allowed not in (None, profile.allowed):
+        return Unmet("runs_once", f"a job of profile {profile.name} runs once; do not set allowed")
+    for field in ("allowed", "losses_allowed"):
+        value = getattr(command, field)
+        if value is not None and value < 1:
+            return Unmet("bad_value", f"{field} must be at least 1")
+    return _unfit_limits(command.deadlines or profile.deadlines)
+
+
+def _unfit_limits(limits: Deadlines) -> Unmet | None:
+    for field in ("available_us", "pending_us", "active_us"):
+        value = getattr(limits, field)
+        if value is not None and value <= 0:
+            return Unmet("bad_value", f"{field} must be positive, or None for no limit")
+    return None
+
+
+def _event(job: Job, plan: Plan, now: int, ctx: Context, by: By) -> Event:
+    return Event(
+        job.tenant,
+        job.id,
+        job.version + 1,
+        max(now, job.last_at),
+        plan.event,
+        job.state,
+        plan.target,
+        by.kind,
+        by.id,
+        ctx.command_id,
+        reason=ctx.reason if by is ctx.by else None,
+        **plan.facts,
+    )
+
+
+def _unmet(
+    unmet: Unmet, state: str | None, event: str, target: str | None, ctx: Context
+) -> Refusal:
+    detail = unmet.detail
+    return JOB.refusal(unmet.code, state, event, ctx.by.kind, target=target, detail=detail)

@@ -1,0 +1,285 @@
+"""A lifecycle as data: states, edges, amendments and who may cause them.
+
+A `Machine` is a table that checks itself when it is built. `fire` answers one question, "may this
+actor move this state along this event to that target?", with the transition or with a refusal that
+says what would have been allowed. It decides nothing else: policy chooses the event and the target,
+the table says whether that is legal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from detent.errors import BadMachine, IllegalTransition
+
+__all__ = [
+    "Actor",
+    "Amendment",
+    "Edge",
+    "Guard",
+    "Machine",
+    "Phase",
+    "Refusal",
+    "State",
+    "Transition",
+]
+
+
+class Phase(StrEnum):
+    """What a state means to somebody who does not know the machine."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    ASSIGNED = "assigned"
+    RUNNING = "running"
+    DONE = "done"
+
+
+class Actor(StrEnum):
+    """Who may cause a move: any caller, whoever does the work, or Detent itself."""
+
+    USER = "user"
+    WORKER = "worker"
+    SYSTEM = "system"
+
+
+class State(msgspec.Struct, frozen=True):
+    """One named position; a state of phase `done` is terminal."""
+
+    name: str
+    phase: Phase
+    meaning: str
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.phase is Phase.DONE
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """A named condition that an edge asks for beyond state and actor."""
+
+    name: str
+    meaning: str
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A declared move. A source of `None` means that the record does not exist yet."""
+
+    event: str
+    sources: tuple[str | None, ...]
+    target: str
+    actors: tuple[Actor, ...]
+    meaning: str
+    guards: tuple[str, ...] = ()
+
+
+class Amendment(msgspec.Struct, frozen=True):
+    """A declared, versioned event that leaves the state alone."""
+
+    event: str
+    states: tuple[str, ...]
+    actors: tuple[Actor, ...]
+    meaning: str
+    guards: tuple[str, ...] = ()
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """An accepted move; `target` is `None` for an amendment."""
+
+    source: str | None
+    event: str
+    target: str | None
+    actor: Actor
+    guards: tuple[str, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A move that is not allowed, with what would be: `code` is stable, the rest are the facts."""
+
+    code: str
+    machine: str
+    state: str | None
+    event: str
+    target: str | None
+    actor: str
+    allowed: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def message(self) -> str:
+        goal = f" to {self.target}" if self.target else ""
+        may = ", ".join(self.allowed) or "nothing"
+        why = self.detail or _WHY.get(self.code, self.code)
+        return (
+            f"{self.machine}: {self.actor} may not {self.event} from {self.state or '(new)'}{goal}:"
+            f" {why}. Allowed here for {self.actor}: {may}."
+        )
+
+    def error(self) -> IllegalTransition:
+        """This refusal as an exception, for callers that cannot go on without the move."""
+        return IllegalTransition(self.message, **msgspec.structs.asdict(self))
+
+
+_WHY = {
+    "final": "that state is final and no edge leaves it",
+    "no_edge": "the lifecycle declares no such move",
+    "wrong_actor": "the move exists, but not for this actor",
+}
+
+
+class Machine:
+    """A checked lifecycle table with constant-time answers."""
+
+    __slots__ = (
+        "_accepted",
+        "_allowed",
+        "_triples",
+        "amendments",
+        "causes",
+        "edges",
+        "guards",
+        "name",
+        "states",
+        "terminal",
+    )
+
+    def __init__(  # noqa: PLR0913 - a table has as many parts as it has
+        self,
+        name: str,
+        *,
+        states: Sequence[State],
+        edges: Sequence[Edge],
+        amendments: Sequence[Amendment] = (),
+        guards: Sequence[Guard] = (),
+        causes: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.states = tuple(states)
+        self.edges = tuple(edges)
+        self.amendments = tuple(amendments)
+        self.guards = tuple(guards)
+        self.causes = tuple(str(cause) for cause in causes)
+        self.terminal = frozenset(state.name for state in states if state.is_terminal)
+        self._check()
+        self._accepted = {
+            (one.source, one.event, one.target, actor): one for one, actor in self._expanded()
+        }
+        self._triples = {(one.source, one.event, one.target) for one in self._accepted.values()}
+        self._allowed = self._what_is_allowed()
+
+    def fire(
+        self, state: str | None, event: str, target: str | None, actor: Actor
+    ) -> Transition | Refusal:
+        """The declared move, or why there is none. A target of `None` asks for an amendment."""
+        found = self._accepted.get((state, event, target, actor))
+        return found if found is not None else self._undeclared(state, event, target, actor)
+
+    @property
+    def triples(self) -> frozenset[tuple[str | None, str, str | None]]:
+        """Every declared (source, event, target), amendments with a target of `None`."""
+        return frozenset(self._triples)
+
+    @property
+    def initial(self) -> frozenset[str]:
+        """The states a record can be born into."""
+        return frozenset(edge.target for edge in self.edges if None in edge.sources)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Every event name, edges first, in the order of the table."""
+        names = [edge.event for edge in self.edges] + [one.event for one in self.amendments]
+        return tuple(dict.fromkeys(names))
+
+    def state(self, name: str) -> State:
+        """The state of that name; an unknown one is a programming error."""
+        return next(state for state in self.states if state.name == name)
+
+    def fingerprint(self) -> str:
+        """A hash over everything the table says; frozen by a test, changed only with an ADR."""
+        table = (self.name, self.states, self.edges, self.amendments, self.guards, self.causes)
+        return hashlib.sha256(msgspec.json.encode(table)).hexdigest()
+
+    def refusal(  # noqa: PLR0913 - the facts of a refusal, by name
+        self,
+        code: str,
+        state: str | None,
+        event: str,
+        actor: Actor,
+        *,
+        target: str | None = None,
+        detail: str = "",
+    ) -> Refusal:
+        """A refusal for a reason that the table itself does not know, in the same words."""
+        allowed = self._allowed.get((state, actor), ())
+        return Refusal(code, self.name, state, event, target, actor, allowed, detail)
+
+    def _undeclared(
+        self, state: str | None, event: str, target: str | None, actor: Actor
+    ) -> Refusal:
+        if (state, event, target) in self._triples:
+            code = "wrong_actor"
+        else:
+            code = "final" if state in self.terminal else "no_edge"
+        return self.refusal(code, state, event, actor, target=target)
+
+    def _expanded(self) -> Iterator[tuple[Transition, Actor]]:
+        for edge in self.edges:
+            for source in edge.sources:
+                for actor in edge.actors:
+                    yield Transition(source, edge.event, edge.target, actor, edge.guards), actor
+        for one in self.amendments:
+            for state in one.states:
+                for actor in one.actors:
+                    yield Transition(state, one.event, None, actor, one.guards), actor
+
+    def _what_is_allowed(self) -> dict[tuple[str | None, Actor], tuple[str, ...]]:
+        allowed: dict[tuple[str | None, Actor], list[str]] = {}
+        for one, actor in self._expanded():
+            words = f"{one.event} -> {one.target}" if one.target else one.event
+            allowed.setdefault((one.source, actor), []).append(words)
+        return {key: tuple(words) for key, words in allowed.items()}
+
+    def _check(self) -> None:
+        names = [state.name for state in self.states]
+        self._need(len(names) == len(set(names)), "a state is declared twice")
+        self._need(bool(self.initial), "nothing can be born: no edge starts from (new)")
+        self._need_known_names(set(names))
+        self._need_no_duplicates()
+        leaving = {source for edge in self.edges for source in edge.sources}
+        self._need(not leaving & self.terminal, "an edge leaves a terminal state")
+        self._need(self._reachable() == set(names), "a state cannot be reached")
+        self._need(
+            set(names) - self.terminal <= leaving, "a state that is not terminal has no way out"
+        )
+
+    def _need_known_names(self, names: set[str]) -> None:
+        used = {edge.target for edge in self.edges}
+        used |= {source for edge in self.edges for source in edge.sources if source is not None}
+        used |= {state for one in self.amendments for state in one.states}
+        self._need(used <= names, f"unknown states {sorted(used - names)}")
+        moves: list[Edge | Amendment] = [*self.edges, *self.amendments]
+        asked = {guard for one in moves for guard in one.guards}
+        declared = {guard.name for guard in self.guards}
+        self._need(asked == declared, f"guards do not match: {sorted(asked ^ declared)}")
+        self._need(all(one.actors for one in moves), "a move for nobody")
+
+    def _need_no_duplicates(self) -> None:
+        triples: list[tuple[str | None, str, str | None]] = [
+            (source, edge.event, edge.target) for edge in self.edges for source in edge.sources
+        ]
+        triples += [(state, one.event, None) for one in self.amendments for state in one.states]
+        self._need(len(triples) == len(set(triples)), "a (source, event, target) is declared twice")
+
+    def _reachable(self) -> set[str]:
+        seen: set[str | None] = {None}
+        while grown := {e.target for e in self.edges if seen & set(e.sources)} - seen:
+            seen |= grown
+        return {name for name in seen if name is not None}
+
+    def _need(self, holds: bool, fault: str) -> None:
+        if not holds:
+            raise BadMachine(f"machine {self.name}: {fault}", machine=self.name)

@@ -1,0 +1,24 @@
+"""Every fenced block of every page does what the page says."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, run_page
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_the_page_does_what_it_says(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    run_page(page.read_text("utf-8"), str(page.relative_to(ROOT)))
+
+
+def test_there_are_pages() -> None:
+    assert ROOT / "README.md" in PAGES
+    assert ROOT / "docs" / "index.md" in PAGES

@@ -104,6 +104,19 @@ def test_a_refusal_names_the_state_the_event_the_actor_and_what_is_allowed() -> 
     assert "the lifecycle declares no such move" in by_user.message
 
 
+def test_words_that_no_machine_knows_are_refused_and_not_remembered() -> None:
+    """A caller's own words must not fill the memory of a server that runs for years."""
+    machine = lamp()
+    for number in range(3):
+        assert isinstance(machine.fire("on", f"dim-{number}", "off", Actor.USER), Refusal)
+        assert isinstance(machine.fire(f"dim-{number}", "stop", "off", Actor.USER), Refusal)
+        assert isinstance(machine.fire("on", "stop", f"dim-{number}", Actor.USER), Refusal)
+    assert machine.remembered == 0
+    for _ in range(3):
+        assert isinstance(machine.fire("off", "stop", "on", Actor.USER), Refusal)
+    assert machine.remembered == 1
+
+
 def test_a_refusal_of_a_birth_and_of_an_amendment_read_well() -> None:
     born = lamp().refusal("odd", None, "make", Actor.USER, detail="it is odd")
     assert "user may not make from (new): it is odd." in born.message

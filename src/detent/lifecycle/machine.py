@@ -137,6 +137,8 @@ class Machine:
     __slots__ = (
         "_accepted",
         "_allowed",
+        "_places",
+        "_refused",
         "_triples",
         "amendments",
         "causes",
@@ -168,6 +170,8 @@ class Machine:
         self._accepted = {
             (one.source, one.event, one.target, actor): one for one, actor in self._expanded()
         }
+        self._refused: dict[tuple[str | None, str, str | None, Actor], Refusal] = {}
+        self._places: set[str | None] = {None, *(state.name for state in states)}
         self._triples = {(one.source, one.event, one.target) for one in self._accepted.values()}
         self._allowed = self._what_is_allowed()
 
@@ -175,13 +179,21 @@ class Machine:
         self, state: str | None, event: str, target: str | None, actor: Actor
     ) -> Transition | Refusal:
         """The declared move, or why there is none. A target of `None` asks for an amendment."""
-        found = self._accepted.get((state, event, target, actor))
-        return found if found is not None else self._undeclared(state, event, target, actor)
+        key = (state, event, target, actor)
+        found = self._accepted.get(key)
+        if found is not None:
+            return found
+        return self._refused.get(key) or self._undeclared(key)
 
     @property
     def triples(self) -> frozenset[tuple[str | None, str, str | None]]:
         """Every declared (source, event, target), amendments with a target of `None`."""
         return frozenset(self._triples)
+
+    @property
+    def remembered(self) -> int:
+        """How many refusals are kept for the next time they are asked for; bounded by the table."""
+        return len(self._refused)
 
     @property
     def initial(self) -> frozenset[str]:
@@ -217,14 +229,17 @@ class Machine:
         allowed = self._allowed.get((state, actor), ())
         return Refusal(code, self.name, state, event, target, actor, allowed, detail)
 
-    def _undeclared(
-        self, state: str | None, event: str, target: str | None, actor: Actor
-    ) -> Refusal:
+    def _undeclared(self, key: tuple[str | None, str, str | None, Actor]) -> Refusal:
+        state, event, target, actor = key
         if (state, event, target) in self._triples:
             code = "wrong_actor"
         else:
             code = "final" if state in self.terminal else "no_edge"
-        return self.refusal(code, state, event, actor, target=target)
+        refusal = self.refusal(code, state, event, actor, target=target)
+        # Only questions made of our own words are remembered: those are finitely many.
+        if event in self.events and {state, target} <= self._places:
+            self._refused[key] = refusal
+        return refusal
 
     def _expanded(self) -> Iterator[tuple[Transition, Actor]]:
         for edge in self.edges:

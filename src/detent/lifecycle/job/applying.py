@@ -14,15 +14,13 @@ from msgspec.structs import replace
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.job.record import Job
-from detent.lifecycle.job.table import JobEvent, JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent, JobState
 from detent.lifecycle.profile import Delivery
 
 __all__ = ["apply", "fold"]
 
 # Looking a member up by its value through the Enum class costs three times as much.
 _STATES: dict[str, JobState] = {state.value: state for state in JobState}
-_HELD_STATES = frozenset({JobState.PENDING, JobState.ACTIVE})
-_ENDED = frozenset({JobState.COMPLETED, JobState.DISCARDED, JobState.CANCELLED})
 _Changes = dict[str, Any]
 
 
@@ -86,11 +84,11 @@ def _born(event: Event) -> Job:
 
 def _moved(job: Job, event: Event, target: JobState) -> _Changes:
     changes: _Changes = {"state": target, "state_at": event.at, "previous": job.state}
-    if job.state in _HELD_STATES:
+    if job.state in IN_HANDS:
         _left_holder(job, event, target, changes)
     else:
         changes["run_at"] = None
-    if target in _ENDED:
+    if target in ENDED:
         changes["ended_at"] = event.at
         changes["cause"] = event.cause
     else:

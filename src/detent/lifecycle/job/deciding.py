@@ -22,14 +22,12 @@ from detent.lifecycle.job.record import (
     Job,
     Unchanged,
 )
-from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
+from detent.lifecycle.job.table import JOB, PARKED, Cause, JobEvent, JobState
 from detent.lifecycle.job.waking import lease_over_at, limit_end, ready_end
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import PROFILES, Deadlines
 
 __all__ = ["decide", "tick"]
-
-_PARKED = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
 
 
 def decide(job: Job | None, command: Command, now: int, ctx: Context) -> Answer:
@@ -50,7 +48,7 @@ def tick(job: Job, now: int, ctx: Context) -> Answer:
     """What time alone does to the job by `now`; unchanged when nothing is due yet."""
     if job.ended_at is not None:
         return Unchanged(job)
-    if job.state in _PARKED:
+    if job.state in PARKED:
         plan = _overdue(job, now, ctx) or _settling(job, now, ctx, ctx.place)
     else:
         plan = _first_due(job, now, ctx)
@@ -79,7 +77,7 @@ def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accept
     """Apply the event, then whatever is due at once: expired, without a queue, or time to go."""
     job = apply(before, event)
     check(before, event, job)
-    if job.state not in _PARKED:
+    if job.state not in PARKED:
         return Accepted(job, (event,))
     place = job.place if event.name == JobEvent.HAND_BACK else ctx.place
     plan = _settling(job, now, ctx, place)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.job.record import Job
-from detent.lifecycle.job.table import JobEvent, JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, TIMED, JobEvent, JobState
 
 __all__ = ["broken", "check"]
 
-_HELD = frozenset({JobState.PENDING, JobState.ACTIVE})
-_DATED = frozenset({JobState.SCHEDULED, JobState.RETRYABLE})
-_ENDED = frozenset({JobState.COMPLETED, JobState.DISCARDED, JobState.CANCELLED})
 _TAKING = frozenset({JobEvent.CLAIM, JobEvent.DISPATCH})
 
 
@@ -34,17 +31,17 @@ def broken(before: Job | None, event: Event, after: Job) -> str | None:
 
 def _broken_record(job: Job) -> str | None:
     state = job.state
-    if (job.lease is not None) != (state in _HELD):
+    if (job.lease is not None) != (state in IN_HANDS):
         return "a lease is held exactly while pending or active"
-    if (job.ended_at is not None) != (state in _ENDED):
+    if (job.ended_at is not None) != (state in ENDED):
         return "ended_at is set exactly in a terminal state"
-    if (job.run_at is not None) != (state in _DATED):
+    if (job.run_at is not None) != (state in TIMED):
         return "run_at is set exactly while scheduled or retryable"
     if state is JobState.AVAILABLE and (job.place is None or job.ready_at is None):
         return "an available job has a place and a time from which it is ready"
-    if job.cancel_at is not None and state is not JobState.ACTIVE and state not in _ENDED:
+    if job.cancel_at is not None and state is not JobState.ACTIVE and state not in ENDED:
         return "after a cancel request a job never waits again"
-    if state in _ENDED and job.cause is None:
+    if state in ENDED and job.cause is None:
         return "every end has a cause"
     return None
 
@@ -56,7 +53,7 @@ def _broken_step(before: Job | None, event: Event, after: Job) -> str | None:
         return "versions count the events, without gaps"
     if event.at < before.last_at:
         return "event times never decrease"
-    if before.state in _ENDED and event.target is not None:
+    if before.state in ENDED and event.target is not None:
         return "nothing leaves a terminal state"
     if event.source != before.state or after.state != (event.target or before.state):
         return "the event starts where the record stands and ends where it then stands"

@@ -15,7 +15,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.job import commands as c
 from detent.lifecycle.job.deciding import decide
 from detent.lifecycle.job.record import Accepted, Context, Job, Lease, Unchanged
-from detent.lifecycle.job.table import JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, TIMED, JobState
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
 from detent.lifecycle.retry import Verdict
@@ -97,9 +97,7 @@ def _ask(job: Job, command: Any, by: By) -> Cell:
 def _specimen(name: str, state: JobState, cancelling: bool) -> Job:
     """A first-attempt job of that profile standing in that state, made without going there."""
     profile = PROFILES[name]
-    held = state in (JobState.PENDING, JobState.ACTIVE)
-    ended = state in (JobState.COMPLETED, JobState.DISCARDED, JobState.CANCELLED)
-    dated = state in (JobState.SCHEDULED, JobState.RETRYABLE)
+    held, ended = state in IN_HANDS, state in ENDED
     return Job(
         tenant="",
         id="specimen",
@@ -117,7 +115,7 @@ def _specimen(name: str, state: JobState, cancelling: bool) -> Job:
         place=1,
         ready_at=0,
         attempt=int(held or ended),
-        run_at=_NOW * 2 if dated else None,
+        run_at=_NOW * 2 if state in TIMED else None,
         lease="lease" if held else None,
         holder="worker" if held else None,
         claimed_at=0 if held else None,

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from detent.lifecycle.machine import Actor, Amendment, Edge, Guard, Machine, Phase, State
 
-__all__ = ["JOB", "Cause", "JobEvent", "JobState"]
+__all__ = ["ENDED", "IN_HANDS", "JOB", "PARKED", "TIMED", "Cause", "JobEvent", "JobState"]
 
 
 class JobState(StrEnum):
@@ -92,8 +92,8 @@ _OWNER = (Actor.USER, Actor.SYSTEM)
 _HOLDER = (Actor.WORKER, Actor.SYSTEM)
 _ANYONE = (Actor.USER, Actor.WORKER, Actor.SYSTEM)
 
-_ENDED = (_S.COMPLETED, _S.DISCARDED, _S.CANCELLED)
-_PARKED = (_S.SCHEDULED, _S.AVAILABLE, _S.RETRYABLE)
+_OVER = (_S.COMPLETED, _S.DISCARDED, _S.CANCELLED)
+_UNCLAIMED = (_S.SCHEDULED, _S.AVAILABLE, _S.RETRYABLE)
 _LIVE = (_S.SCHEDULED, _S.AVAILABLE, _S.PENDING, _S.ACTIVE, _S.RETRYABLE)
 
 JOB = Machine(
@@ -258,8 +258,8 @@ JOB = Machine(
             "The engine declines it and nothing is left.",
             ("lease",),
         ),
-        Edge(_E.EXPIRE, _PARKED, _S.DISCARDED, _SYSTEM, "It waited past its time to live."),
-        Edge(_E.DROP, _PARKED, _S.DISCARDED, _SYSTEM, "Its queue overflowed or was deleted."),
+        Edge(_E.EXPIRE, _UNCLAIMED, _S.DISCARDED, _SYSTEM, "It waited past its time to live."),
+        Edge(_E.DROP, _UNCLAIMED, _S.DISCARDED, _SYSTEM, "Its queue overflowed or was deleted."),
         Edge(
             _E.CANCEL,
             (_S.SCHEDULED, _S.AVAILABLE, _S.PENDING, _S.RETRYABLE),
@@ -301,7 +301,7 @@ JOB = Machine(
         Amendment(
             _E.RESCHEDULED, (_S.SCHEDULED, _S.RETRYABLE), _OWNER, "Given another start time."
         ),
-        Amendment(_E.MOVED, _PARKED, _OWNER, "Put into another queue."),
+        Amendment(_E.MOVED, _UNCLAIMED, _OWNER, "Put into another queue."),
         Amendment(
             _E.CHECKPOINTED,
             _LIVE,
@@ -316,10 +316,8 @@ JOB = Machine(
             "The engine has it in its own queue; the start limit takes over.",
             ("lease",),
         ),
-        Amendment(
-            _E.ANNOTATED, (*_LIVE, *_ENDED), (Actor.USER, Actor.WORKER), "Metadata replaced."
-        ),
-        Amendment(_E.ERASED, _ENDED, _OWNER, "Payload and result erased; only the history stays."),
+        Amendment(_E.ANNOTATED, (*_LIVE, *_OVER), (Actor.USER, Actor.WORKER), "Metadata replaced."),
+        Amendment(_E.ERASED, _OVER, _OWNER, "Payload and result erased; only the history stays."),
     ),
     guards=(
         Guard("pull", "the job is claimed from the store, not offered"),
@@ -339,3 +337,16 @@ JOB = Machine(
     ),
     causes=tuple(Cause),
 )
+
+
+def _in(*phases: Phase) -> frozenset[JobState]:
+    return frozenset(JobState(state.name) for state in JOB.states if state.phase in phases)
+
+
+ENDED = _in(Phase.DONE)
+IN_HANDS = _in(Phase.ASSIGNED, Phase.RUNNING)
+"""Somebody has it, under a lease."""
+TIMED = _in(Phase.WAITING)
+"""It waits for a moment, `run_at`."""
+PARKED = _in(Phase.WAITING, Phase.READY)
+"""Nobody has it, and it has not ended."""

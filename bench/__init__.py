@@ -1,0 +1,1 @@
+"""Benchmarks. They print what they measure and never fail because of it: `python -m bench`."""

@@ -1,0 +1,101 @@
+"""`python -m bench [name ...] [--json] [--repetitions N]`: measure, print, leave with 0."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench import lifecycle, seal
+from bench.measure import Bench, Ratio, Result, compare, run
+
+BENCHES: dict[str, Callable[[], Bench]] = {"lifecycle": lifecycle.bench, "seal": seal.bench}
+_WIDTH = 110
+_COMPARED = ("msgspec", "transitions", "python-statemachine")
+
+
+class Report(msgspec.Struct, frozen=True):
+    """One run of one benchmark, with what is needed to compare it with another run."""
+
+    bench: str
+    python: str
+    machine: str
+    packages: dict[str, str]
+    repetitions: int
+    results: list[Result]
+    ratios: list[Ratio]
+
+
+def main() -> None:
+    """Run the benchmarks that were named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(BENCHES)}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document per line")
+    parser.add_argument("--repetitions", type=int, default=51, help="slices per case (default 51)")
+    asked = parser.parse_args()
+    if unknown := set(asked.names) - set(BENCHES):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    for name in asked.names or BENCHES:
+        report = measure(name, max(2, asked.repetitions))
+        if asked.json:
+            print(msgspec.json.encode(report).decode())
+        else:
+            show(report)
+
+
+def measure(name: str, repetitions: int) -> Report:
+    """Build the benchmark, then time it; building is not part of what is measured."""
+    built = BENCHES[name]()
+    results = run(built.cases, repetitions)
+    return Report(
+        bench=name,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        machine=f"{platform.system()} {platform.machine()}",
+        packages={package: version(package) for package in _COMPARED},
+        repetitions=repetitions,
+        results=results,
+        ratios=compare(built.goals, results),
+    )
+
+
+def show(report: Report) -> None:
+    """The same as tables for people."""
+    # Piped into a file there is no terminal to ask; the tables need this much.
+    console = Console(width=max(Console().width, _WIDTH))
+    packages = ", ".join(f"{name} {number}" for name, number in report.packages.items())
+    console.print(f"{report.bench}: {report.python}, {report.machine}; {packages}")
+    console.print(_times(report))
+    if report.ratios:
+        console.print(_ratios(report))
+
+
+def _times(report: Report) -> Table:
+    table = Table(title=f"microseconds per operation, {report.repetitions} repetitions")
+    table.add_column("case")
+    for column in ("median", "middle half", "per second"):
+        table.add_column(column, justify="right")
+    for one in report.results:
+        spread = f"{one.low_us:.3f} - {one.high_us:.3f}"
+        table.add_row(one.name, f"{one.median_us:.3f}", spread, f"{one.per_second:,.0f}")
+    return table
+
+
+def _ratios(report: Report) -> Table:
+    table = Table(title="how many times as fast")
+    for column in ("ours", "theirs"):
+        table.add_column(column)
+    for column in ("times", "goal", ""):
+        table.add_column(column, justify="right")
+    for one in report.ratios:
+        goal = f">= {one.at_least:g}"
+        table.add_row(one.ours, one.theirs, f"{one.times:.1f}", goal, one.verdict)
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -44,8 +44,11 @@ BORN = take(None, j.Enqueue(id="job-1", profile="python"), USER)
     ],
 )
 def test_a_record_that_contradicts_itself_is_named(fault: str, job: j.Job, wrong: Any) -> None:
-    event = NOTED.events[0]
-    assert fault in str(j.broken(job, event, replace(job, **wrong)))
+    """A note changes nothing about a job, so whatever is wrong afterwards was wrong in itself."""
+    event = replace(NOTED.events[0], version=job.version + 1, source=job.state)
+    after = replace(job, version=job.version + 1)
+    assert j.broken(job, event, after) is None
+    assert fault in str(j.broken(job, event, replace(after, **wrong)))
 
 
 @pytest.mark.parametrize(

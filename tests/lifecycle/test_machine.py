@@ -29,7 +29,12 @@ NOTE = Amendment("note", ("on", "off"), (Actor.USER,), "Noted.")
 
 # Each table is frozen: a change here needs an ADR that says why, and a migration where the
 # database's constraints are generated from it.
-GOLDEN: dict[str, str] = {}
+GOLDEN: dict[str, str] = {
+    "job": "0a179bb5906b1320916d471ae5e4fe0f18566097627e16747ad356cf79bb096b",
+    "workflow": "3b5a392d8304db64ef16ec067d781dab8e881d5d3aae5764f57a14a33e2ba0de",
+    "step": "bfc7174a0dad7a6f3c2f330dd403b6fc652a0b7c48f97670221d4907d48ea8c0",
+    "worker": "938ca5fc1871a5505871e193b0ca21f092eeaa8594d49589ee5c3c3662d648a9",
+}
 
 
 def lamp(**changed: Any) -> Machine:

@@ -22,7 +22,12 @@ from detent.lifecycle.profile import (
     Surface,
 )
 
-CELLS = matrix()
+Cells = tuple[Cell, ...]
+
+
+@pytest.fixture(scope="module")
+def cells() -> Cells:
+    return matrix()
 
 
 def test_the_table_is_that_of_the_design() -> None:
@@ -87,18 +92,20 @@ def test_every_profile_has_a_code_for_whatever_detent_itself_ends(name: str) -> 
     assert all(PROFILES[name].code(*key) for key in needed)
 
 
-def cell(profile: str, state: str, command: str, *, actor: str, cancelling: bool = False) -> Cell:
+def cell(
+    cells: Cells, profile: str, state: str, command: str, *, actor: str, cancelling: bool = False
+) -> Cell:
     [found] = [
         one
-        for one in CELLS
+        for one in cells
         if (one.profile, one.state, one.command) == (profile, state, command)
         and (one.actor, one.cancelling) == (actor, cancelling)
     ]
     return found
 
 
-def test_the_matrix_has_every_profile_state_and_command() -> None:
-    counted = Counter((one.profile, one.state, one.cancelling) for one in CELLS)
+def test_the_matrix_has_every_profile_state_and_command(cells: Cells) -> None:
+    counted = Counter((one.profile, one.state, one.cancelling) for one in cells)
     assert set(counted) == {
         (profile, state, cancelling)
         for profile in PROFILES
@@ -109,17 +116,17 @@ def test_the_matrix_has_every_profile_state_and_command() -> None:
     assert set(counted.values()) == {24}
 
 
-def test_the_matrix_tells_accepted_unchanged_and_refused_apart() -> None:
-    done = cell("python", "active", "Complete", actor="worker")
+def test_the_matrix_tells_accepted_unchanged_and_refused_apart(cells: Cells) -> None:
+    done = cell(cells, "python", "active", "Complete", actor="worker")
     assert (done.events, done.ends_in, done.refused) == (("complete",), "completed", None)
-    asked = cell("python", "active", "Cancel", actor="user", cancelling=True)
+    asked = cell(cells, "python", "active", "Cancel", actor="user", cancelling=True)
     assert (asked.events, asked.ends_in, asked.refused) == ((), "active", None)
-    no = cell("rest", "active", "Snooze", actor="worker")
+    no = cell(cells, "rest", "active", "Snooze", actor="worker")
     assert (no.events, no.ends_in, no.refused) == ((), None, "runs_once")
 
 
-def test_the_profiles_differ_where_the_table_says() -> None:
-    lost = {name: cell(name, "active", "Lose", actor="system").ends_in for name in PROFILES}
+def test_the_profiles_differ_where_the_table_says(cells: Cells) -> None:
+    lost = {name: cell(cells, name, "active", "Lose", actor="system").ends_in for name in PROFILES}
     assert lost == {
         "python": "available",
         "ojs": "available",
@@ -127,7 +134,9 @@ def test_the_profiles_differ_where_the_table_says() -> None:
         "jobnik": "available",
         "engine": "discarded",
     }
-    failed = {name: cell(name, "active", "Fail", actor="worker").ends_in for name in PROFILES}
+    failed = {
+        name: cell(cells, name, "active", "Fail", actor="worker").ends_in for name in PROFILES
+    }
     assert failed == {
         "python": "retryable",
         "ojs": "retryable",
@@ -137,7 +146,7 @@ def test_the_profiles_differ_where_the_table_says() -> None:
     }
 
 
-def test_no_cell_lets_anything_leave_a_terminal_state() -> None:
-    for one in CELLS:
+def test_no_cell_lets_anything_leave_a_terminal_state(cells: Cells) -> None:
+    for one in cells:
         if one.state in j.JOB.terminal:
             assert one.ends_in in (None, one.state)

@@ -14,7 +14,7 @@ import msgspec
 
 from detent.lifecycle.machine import Actor
 
-__all__ = ["By", "Charge", "Event", "Made", "StepMade"]
+__all__ = ["By", "Charge", "Event", "Made", "StepMade", "WorkerFacts"]
 
 
 class Charge(StrEnum):
@@ -77,6 +77,18 @@ class StepMade(msgspec.Struct, frozen=True, omit_defaults=True):
     depends_on: tuple[str, ...] = ()
 
 
+class WorkerFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What only an event of a worker has to say. A process is its pid and its start together."""
+
+    slot: str | None = None
+    suspendable: bool | None = None
+    governor: str | None = None
+    pid: int | None = None
+    process_at: int | None = None
+    exit_code: int | None = None
+    health: str | None = None
+
+
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """One move of one record. `version` is its place in the record's life, from 1, no gaps."""
 
@@ -110,3 +122,4 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str | None = None
     made: Made | None = None
     step_made: StepMade | None = None
+    worker: WorkerFacts | None = None

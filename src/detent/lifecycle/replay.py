@@ -1,24 +1,25 @@
-"""Time travel over a job's history, and the proof that the history is a legal life.
+"""Time travel over a record's history, and the proof that the history is a legal life.
 
-`at_version` and `at_time` rebuild the record at any past moment. `audit` walks a history step by
-step and explains the first one that no legal life could contain. Because decisions and `fold` share
-one writer, folding alone would prove little: `audit` asks the table about every edge and actor, and
-recounts the counters from event names and charges without that writer.
+`at_version` and `at_time` rebuild a record of any kind at any past moment. `audit` walks a history
+step by step and explains the first one that no legal life could contain. Because decisions and
+folding share one writer per kind, folding alone would prove little: `audit` asks the table about
+every edge and actor, and recounts a job's counters from event names and charges without that
+writer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from detent.errors import BadHistory
+from detent.lifecycle import job, worker, workflow
 from detent.lifecycle.event import Charge, Event
-from detent.lifecycle.job.applying import apply, fold
-from detent.lifecycle.job.invariants import broken
-from detent.lifecycle.job.record import Job
-from detent.lifecycle.job.table import JOB, JobEvent
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.job.table import JobEvent
+from detent.lifecycle.life import broken_life
+from detent.lifecycle.machine import Machine, Refusal
 
 __all__ = ["Fault", "at_time", "at_version", "audit", "recount"]
 
@@ -35,33 +36,50 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.record} version {self.version}: {self.why}"
 
 
-def at_version(events: Iterable[Event], version: int) -> Job | None:
+class _Kind(NamedTuple):
+    machine: Machine
+    apply: Callable[[Any, Event], Any]
+    broken: Callable[[Any, Event, Any], str | None]
+
+
+_KINDS = {
+    kind.machine.name: kind
+    for kind in (
+        _Kind(job.JOB, job.apply, job.broken),
+        _Kind(workflow.WORKFLOW, workflow.apply_workflow, workflow.broken_move),
+        _Kind(workflow.STEP, workflow.apply_step, workflow.broken_move),
+        _Kind(worker.WORKER, worker.apply, worker.broken),
+    )
+}
+_CHARGING = frozenset({JobEvent.FAIL, JobEvent.TIME_OUT, JobEvent.REFUSE, JobEvent.LOSE})
+
+
+def at_version(events: Iterable[Event], version: int) -> Any:
     """The record as it was after its `version`-th event; `None` before the first."""
-    return fold(event for event in events if event.version <= version)
+    return _folded(event for event in events if event.version <= version)
 
 
-def at_time(events: Iterable[Event], when: int) -> Job | None:
+def at_time(events: Iterable[Event], when: int) -> Any:
     """The record as it was at that instant; `None` when it did not exist yet."""
-    return fold(event for event in events if event.at <= when)
+    return _folded(event for event in events if event.at <= when)
 
 
-def audit(events: Sequence[Event], stored: Job | None = None) -> Fault | None:
+def audit(events: Sequence[Event], stored: Any = None) -> Fault | None:
     """The first fault of this history, or `None`; `stored` is compared with what it leads to."""
-    job: Job | None = None
+    record: Any = None
     for number, event in enumerate(events, start=1):
-        why = _misfiled(events[0], event, number) or _illegal(job, event)
+        why = _misfiled(events[0], event, number) or _illegal(record, event)
         if why is None:
-            job, why = _step(job, event)
+            record, why = _step(record, event)
         if why is not None:
             return Fault(event.record, event.version, why)
-    return _against(job, events, stored)
+    return _against(record, events, stored)
 
 
 def recount(events: Iterable[Event]) -> dict[str, int]:
-    """The counters, counted from names and charges alone, without `apply`."""
-    counted = {"attempt": 0, "failures": 0, "losses": 0, "handed_back": 0, "version": 0}
+    """A job's counters, counted from names and charges alone, without `apply`."""
+    counted = {"attempt": 0, "failures": 0, "losses": 0, "handed_back": 0}
     for event in events:
-        counted["version"] += 1
         counted["attempt"] += event.name in (JobEvent.CLAIM, JobEvent.DISPATCH)
         counted["failures"] += event.charged in (Charge.FAILURE, Charge.BOTH)
         counted["losses"] += event.charged in (Charge.LOSS, Charge.BOTH)
@@ -69,49 +87,64 @@ def recount(events: Iterable[Event]) -> dict[str, int]:
     return counted
 
 
+def _folded(events: Iterable[Event]) -> Any:
+    record: Any = None
+    for event in events:
+        record = _KINDS[event.kind].apply(record, event)
+    return record
+
+
 def _misfiled(first: Event, event: Event, number: int) -> str | None:
-    if (event.tenant, event.record, event.kind) != (first.tenant, first.record, JOB.name):
+    if event.kind not in _KINDS:
+        return f"there is no lifecycle of the kind {event.kind!r}"
+    if (event.tenant, event.record, event.kind) != (first.tenant, first.record, first.kind):
         return "an event of another record stands in this history"
     if event.version != number:
         return f"version {number} is missing; found {event.version} in its place"
     return None
 
 
-def _illegal(job: Job | None, event: Event) -> str | None:
-    state = None if job is None else job.state
+def _illegal(record: Any, event: Event) -> str | None:
+    machine = _KINDS[event.kind].machine
+    state = None if record is None else record.state
     if event.source != state:
         return f"it starts from {event.source}, but the record stood at {state}"
-    found = JOB.fire(event.source, event.name, event.target, event.actor)
+    found = machine.fire(event.source, event.name, event.target, event.actor)
     if isinstance(found, Refusal):
         return found.message
-    if event.cause is not None and event.cause not in JOB.causes:
+    if event.cause is not None and event.cause not in machine.causes:
         return f"{event.cause!r} is not a cause that the lifecycle knows"
     if event.charged is not None and event.name not in _CHARGING:
         return f"{event.name} charges nothing, yet {event.charged} was charged"
     return None
 
 
-_CHARGING = frozenset({JobEvent.FAIL, JobEvent.TIME_OUT, JobEvent.REFUSE, JobEvent.LOSE})
-
-
-def _step(job: Job | None, event: Event) -> tuple[Job | None, str | None]:
+def _step(before: Any, event: Event) -> tuple[Any, str | None]:
+    kind = _KINDS[event.kind]
     try:
-        after = apply(job, event)
+        after = kind.apply(before, event)
     except BadHistory as fault:
-        return job, fault.message
-    return after, broken(job, event, after)
+        return before, fault.message
+    broken = broken_life(kind.machine, before, event, after)
+    return after, broken or kind.broken(before, event, after)
 
 
-def _against(job: Job | None, events: Sequence[Event], stored: Job | None) -> Fault | None:
-    if job is None:
+def _against(record: Any, events: Sequence[Event], stored: Any) -> Fault | None:
+    """The last word: the counters by another count, and the record that the store shows."""
+    if record is None:
         return None
-    for counter, count in recount(events).items():
-        if getattr(job, counter) != count:
-            return Fault(job.id, job.version, f"{counter} is {getattr(job, counter)}, not {count}")
-    if stored is None or stored == job:
+    if isinstance(record, job.Job):
+        for counter, count in recount(events).items():
+            counted = getattr(record, counter)
+            if counted != count:
+                return Fault(record.id, record.version, f"{counter} is {counted}, not {count}")
+    if stored is None or stored == record:
         return None
-    return Fault(job.id, job.version, f"the record differs in {', '.join(_differing(job, stored))}")
+    fields = ", ".join(_differing(record, stored))
+    return Fault(record.id, record.version, f"the record differs in {fields}")
 
 
-def _differing(one: Job, other: Job) -> list[str]:
-    return [name for name in Job.__struct_fields__ if getattr(one, name) != getattr(other, name)]
+def _differing(one: Any, other: Any) -> list[str]:
+    return [
+        name for name in one.__struct_fields__ if getattr(one, name) != getattr(other, name, None)
+    ]

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.job.record import Job
 from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent, JobState
+from detent.lifecycle.life import creates_nothing
 from detent.lifecycle.profile import Delivery
 
 __all__ = ["apply", "fold"]
@@ -46,11 +46,7 @@ def fold(events: Iterable[Event]) -> Job | None:
 def _born(event: Event) -> Job:
     made = event.made
     if made is None or event.target is None or event.queue is None or event.priority is None:
-        raise BadHistory(
-            f"record {event.record}: its first event is {event.name}, which creates nothing",
-            record=event.record,
-            version=event.version,
-        )
+        raise creates_nothing(event)
     ready_at = event.at if event.target == JobState.AVAILABLE else None
     return Job(
         tenant=event.tenant,

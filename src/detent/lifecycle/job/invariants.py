@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.job.record import Job
-from detent.lifecycle.job.table import ENDED, IN_HANDS, TIMED, JobEvent, JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, JOB, TIMED, JobEvent, JobState
+from detent.lifecycle.life import broken_life, must_hold
 
 __all__ = ["broken", "check"]
 
@@ -14,27 +14,19 @@ _TAKING = frozenset({JobEvent.CLAIM, JobEvent.DISPATCH})
 
 def check(before: Job | None, event: Event, after: Job) -> None:
     """Raise when the step from `before` to `after` breaks an invariant; the fault is ours."""
-    fault = broken(before, event, after)
-    if fault is not None:
-        raise BadHistory(
-            f"job {event.record} version {event.version} ({event.name}): {fault}",
-            record=event.record,
-            version=event.version,
-            fault=fault,
-        )
+    must_hold(broken(before, event, after), event)
 
 
 def broken(before: Job | None, event: Event, after: Job) -> str | None:
     """The first invariant that this step breaks, as a sentence, or `None`."""
-    return _broken_record(after) or _broken_step(before, event, after)
+    fault = broken_life(JOB, before, event, after) or _broken_record(after)
+    return fault or (None if before is None else _broken_counters(before, event, after))
 
 
 def _broken_record(job: Job) -> str | None:
     state = job.state
     if (job.lease is not None) != (state in IN_HANDS):
         return "a lease is held exactly while pending or active"
-    if (job.ended_at is not None) != (state in ENDED):
-        return "ended_at is set exactly in a terminal state"
     if (job.run_at is not None) != (state in TIMED):
         return "run_at is set exactly while scheduled or retryable"
     if state is JobState.AVAILABLE and (job.place is None or job.ready_at is None):
@@ -44,22 +36,6 @@ def _broken_record(job: Job) -> str | None:
     if state in ENDED and job.cause is None:
         return "every end has a cause"
     return None
-
-
-def _broken_step(before: Job | None, event: Event, after: Job) -> str | None:
-    if before is None:
-        return None if after.version == 1 and event.source is None else "a life starts at version 1"
-    if after.version != before.version + 1:
-        return "versions count the events, without gaps"
-    if event.at < before.last_at:
-        return "event times never decrease"
-    if before.state in ENDED and event.target is not None:
-        return "nothing leaves a terminal state"
-    if event.source != before.state or after.state != (event.target or before.state):
-        return "the event starts where the record stands and ends where it then stands"
-    if event.target is not None and after.state_at != event.at:
-        return "state_at is when the state was entered"
-    return _broken_counters(before, event, after)
 
 
 def _broken_counters(before: Job, event: Event, after: Job) -> str | None:

@@ -1,0 +1,14 @@
+"""How Hypothesis behaves everywhere: no time limits, repeatable where a red run must mean a change."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# `make mutate` runs the same test from several runners in one process.
+_CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)
+
+settings.register_profile("local", deadline=None, suppress_health_check=_CALM)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -1,4 +1,4 @@
-"""How Hypothesis behaves everywhere: no time limits, repeatable where a red run must mean a change."""
+"""How Hypothesis behaves everywhere: without time limits, and repeatably in CI."""
 
 from __future__ import annotations
 

@@ -324,7 +324,8 @@ def test_a_failure_with_tries_left_waits_as_long_as_the_policy_says() -> None:
     accepted = take(active(), j.Fail(lease="L1", code="boom", digest="d"), WORKER, now=NOW + 1)
     job = accepted.job
     assert (job.state, job.failures, job.losses) == ("retryable", 1, 0)
-    assert (job.run_at, job.delay_us, job.cause) == (NOW + 1 + 5 * SECOND, 5 * SECOND, "fail")
+    assert (job.run_at, job.delay_us, job.returned_by) == (NOW + 1 + 5 * SECOND, 5 * SECOND, "fail")
+    assert job.cause is None
     [event] = accepted.events
     assert (event.code, event.charged, event.digest) == ("boom", Charge.FAILURE, "d")
     assert (event.run_at, event.delay_us) == (job.run_at, job.delay_us)
@@ -358,7 +359,7 @@ def test_an_engine_that_declines_an_offer_charges_a_failure() -> None:
     final = take(pending(), j.Refuse(lease="L1", code="busy"), WORKER)
     assert (final.job.state, final.job.failures, final.events[0].code) == ("discarded", 1, "busy")
     again = take(pending(allowed=2), j.Refuse(lease="L1", code="busy"), WORKER)
-    assert (again.job.state, again.job.cause) == ("retryable", "refuse")
+    assert (again.job.state, again.job.returned_by) == ("retryable", "refuse")
 
 
 def test_a_snooze_charges_nothing_and_zero_means_at_once_at_the_back_of_the_queue() -> None:
@@ -376,14 +377,23 @@ def test_a_hand_back_charges_nothing_and_keeps_its_place(by: By) -> None:
     job = accepted.job
     assert names(accepted) == ["hand_back", "due"]
     assert (job.state, job.place, job.handed_back) == ("available", 1, 1)
-    assert (job.failures, job.losses, job.attempt, job.cause) == (0, 0, 1, "hand_back")
+    assert (job.failures, job.losses, job.attempt, job.returned_by) == (0, 0, 1, "hand_back")
     assert {event.command_id for event in accepted.events} == {"command-1"}
     assert (accepted.events[1].actor, accepted.events[1].actor_id) == ("system", "settle")
 
 
 def test_the_word_for_why_it_waits_is_forgotten_when_it_is_taken_again() -> None:
     job = take(active(), j.HandBack(lease="L1"), WORKER).job
-    assert take(job, j.Claim("L2", "w2"), WORKER, lease=ALIVE).job.cause is None
+    assert take(job, j.Claim("L2", "w2"), WORKER, lease=ALIVE).job.returned_by is None
+    offered = take(active(profile="engine"), j.HandBack(lease="L1"), WORKER).job
+    assert offered.returned_by == "hand_back"
+    assert take(offered, j.Dispatch("L2", "w2"), SYSTEM, lease=ALIVE).job.returned_by is None
+
+
+def test_how_a_job_last_came_back_outlives_its_end() -> None:
+    job = take(retryable(), j.Cancel(), USER).job
+    assert (job.cause, job.returned_by) == ("requested", "fail")
+    assert refused(retryable(), j.Complete(lease="L1"), WORKER).detail.endswith("retryable (fail)")
 
 
 def test_a_rest_job_is_neither_snoozed_nor_handed_back() -> None:

@@ -180,7 +180,7 @@ def test_a_run_that_takes_too_long_times_out(profile: str, code: str) -> None:
 
 def test_a_time_out_with_tries_left_waits_by_the_policy() -> None:
     job = ticked(active(deadlines=LIMITS), NOW + 60 * SECOND, verdict=AGAIN).job
-    assert (job.state, job.run_at, job.cause) == ("retryable", NOW + 65 * SECOND, "time_out")
+    assert (job.state, job.run_at, job.returned_by) == ("retryable", NOW + 65 * SECOND, "time_out")
     final = ticked(active(deadlines=LIMITS), NOW + 60 * SECOND, verdict=NEVER).job
     assert (final.state, final.cause) == ("discarded", "not_retryable")
 

@@ -118,7 +118,7 @@ def _entered_pending(job: Job, event: Event, changes: _Changes) -> None:
     changes["holder"] = event.holder
     changes["wire"] = bool(event.wire)
     changes["lease_us"] = event.lease_us
-    changes["cause"] = None
+    changes["returned_by"] = None
 
 
 def _entered_active(job: Job, event: Event, changes: _Changes) -> None:
@@ -130,8 +130,7 @@ def _entered_active(job: Job, event: Event, changes: _Changes) -> None:
 def _entered_retryable(job: Job, event: Event, changes: _Changes) -> None:
     changes["run_at"] = event.run_at
     changes["delay_us"] = event.delay_us
-    # A view must be able to tell a hand-back from a failure while the job waits again.
-    changes["cause"] = event.name
+    changes["returned_by"] = event.name
 
 
 _ENTERED = {

@@ -77,7 +77,8 @@ def _lease(job: Job, command: object, now: int, ctx: Context) -> Unmet | None:
 
 def lease_ended(job: Job) -> Unmet:
     """The answer to a report under a lease that is over: who holds it now, or how it ended."""
-    now = f"held by {job.holder}" if job.lease else f"{job.state} ({job.cause})"
+    why = job.cause or job.returned_by
+    now = f"held by {job.holder}" if job.lease else f"{job.state} ({why})"
     return Unmet("lease_ended", f"that lease has ended; the job is now {now}")
 
 

@@ -31,7 +31,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     `lease` is set exactly while the job is pending or active; `holder` and `wire` then say who
     holds it and how, and afterwards who held it last. `run_at` is set exactly while it is scheduled
     or retryable. `ready_at` is when the limit of `available` last began to run. `previous` is the
-    state before the last move.
+    state before the last move; `returned_by` is the event that last brought it back from a worker's
+    hands, until it is taken again; `cause` says why it ended.
     """
 
     tenant: str
@@ -74,6 +75,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     cancel_at: int | None = None
     force_at: int | None = None
     cause: str | None = None
+    returned_by: str | None = None
     delay_us: int | None = None
     rerun_of: str | None = None
     workflow: str | None = None

@@ -1,0 +1,44 @@
+"""The application that all commands belong to."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from detent import __version__
+from detent.cli.lifecycle import lifecycle
+from detent.cli.output import say
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    _application(pretty=sys.stdout.isatty())(prog_name="detent")
+
+
+def _application(*, pretty: bool) -> typer.Typer:
+    application = typer.Typer(
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Background jobs that are always in exactly one named state.",
+        rich_markup_mode="rich" if pretty else None,
+    )
+    application.callback(invoke_without_command=True)(_options)
+    application.command()(lifecycle)
+    return application
+
+
+def _options(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    if version:
+        say(f"detent {__version__}\n")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        say(context.get_help() + "\n")

@@ -1,0 +1,57 @@
+"""How every command writes: whole texts, to a terminal, a pipe or a file, without surprises."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console, RenderableType
+
+__all__ = ["PLAIN_WIDTH", "render", "say", "stdout_is_terminal", "write_file"]
+
+PLAIN_WIDTH = 10_000
+"""Wide enough that no row is ever folded: in a pipe one row is one line."""
+
+
+def stdout_is_terminal() -> bool:
+    """Whether a person is looking; `FORCE_COLOR` says so too."""
+    return Console().is_terminal
+
+
+def render(*parts: RenderableType, plain: bool) -> str:
+    """The parts as text: coloured and fitted to the terminal, or plain with one row per line."""
+    if plain:
+        console = Console(width=PLAIN_WIDTH, force_terminal=False, no_color=True, highlight=False)
+    else:
+        console = Console(highlight=False)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    lines = captured.get().splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def say(text: str, *, encoding: str | None = None) -> None:
+    """Write to standard output; what its encoding cannot say becomes `?`.
+
+    A reader that has gone away (`| head`) has read enough: that is no error.
+    """
+    data = text.encode(encoding or sys.stdout.encoding or "utf-8", errors="replace")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it exits, into the pipe that nobody reads.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write the file, always in UTF-8; one that cannot be written ends the command with 1."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as fault:
+        typer.echo(f"Error: cannot write {path}: {fault.strerror}.", err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,78 @@
+"""Views: one job lifecycle, told in the words of each document that speaks about jobs.
+
+    view(job, ViewName.REST).state      # "pending", "running", "success", ...
+
+Each view is a table: words for states, fields that appear, the moves its document names, and the
+extensions that its readers may see besides. A view reads the record and nothing else.
+"""
+
+from __future__ import annotations
+
+from detent.lifecycle.views.engines import (
+    CANCELLED_CODE,
+    CATEGORIES,
+    ENGINE,
+    NEW_NAMES,
+    OLD_NAMES,
+    TELEMETRY,
+    TELEMETRY_PROGRESS,
+    Category,
+    category,
+    duration_ms,
+)
+from detent.lifecycle.views.jobnik import (
+    DEFAULT_PRIORITY,
+    JOBNIK,
+    JOBNIK_PRIORITIES,
+    STAGE_WORDS,
+    SUMMARY_KEYS,
+    WORKFLOW_WORDS,
+    priority_name,
+)
+from detent.lifecycle.views.names import FOREIGN_WORDS, foreign_word
+from detent.lifecycle.views.ojs import OJS, OJS_PRIORITIES, OJS_WORKFLOW_WORDS
+from detent.lifecycle.views.rest import REST
+from detent.lifecycle.views.shapes import SHAPES, Shape, Slot, as_args, as_object, slot
+from detent.lifecycle.views.showing import VIEWS, view
+from detent.lifecycle.views.table import Extension, Field, Shown, View, ViewName, When, Word
+
+__all__ = [
+    "CANCELLED_CODE",
+    "CATEGORIES",
+    "DEFAULT_PRIORITY",
+    "ENGINE",
+    "FOREIGN_WORDS",
+    "JOBNIK",
+    "JOBNIK_PRIORITIES",
+    "NEW_NAMES",
+    "OJS",
+    "OJS_PRIORITIES",
+    "OJS_WORKFLOW_WORDS",
+    "OLD_NAMES",
+    "REST",
+    "SHAPES",
+    "STAGE_WORDS",
+    "SUMMARY_KEYS",
+    "TELEMETRY",
+    "TELEMETRY_PROGRESS",
+    "VIEWS",
+    "WORKFLOW_WORDS",
+    "Category",
+    "Extension",
+    "Field",
+    "Shape",
+    "Shown",
+    "Slot",
+    "View",
+    "ViewName",
+    "When",
+    "Word",
+    "as_args",
+    "as_object",
+    "category",
+    "duration_ms",
+    "foreign_word",
+    "priority_name",
+    "slot",
+    "view",
+]

@@ -1,0 +1,100 @@
+"""How Jobnik sees a job (a task, there), its step (a stage) and its workflow (a job).
+
+Jobnik knows no cancelled task: a task that is cancelled with its stage keeps the word it had. It
+knows no offer either: a task is in progress from the moment somebody has it.
+"""
+
+from __future__ import annotations
+
+from detent.lifecycle.job.table import IN_HANDS, JobState
+from detent.lifecycle.views.table import Extension, Field, View, ViewName, When, Word
+from detent.lifecycle.workflow.table import StepState, WorkflowState
+
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "JOBNIK",
+    "JOBNIK_PRIORITIES",
+    "STAGE_WORDS",
+    "SUMMARY_KEYS",
+    "WORKFLOW_WORDS",
+    "priority_name",
+]
+
+_S = JobState
+_TAKEN_BEFORE = When("claimed before", lambda job: job.attempt > 0)
+_ENDED_IN_HANDS = When("cancelled while somebody had it", lambda job: job.previous in IN_HANDS)
+_FINISHED = When("COMPLETED or FAILED", lambda job: job.state in (_S.COMPLETED, _S.DISCARDED))
+
+JOBNIK = View(
+    name=ViewName.JOBNIK,
+    title="Jobnik tasks",
+    words=(
+        Word("IN_PROGRESS", (_S.PENDING, _S.ACTIVE)),
+        Word("IN_PROGRESS", (_S.CANCELLED,), _ENDED_IN_HANDS),
+        Word("RETRIED", (_S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED), _TAKEN_BEFORE),
+        Word("PENDING", (_S.SCHEDULED, _S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED)),
+        Word("COMPLETED", (_S.COMPLETED,)),
+        Word("FAILED", (_S.DISCARDED,)),
+    ),
+    final=frozenset({"COMPLETED", "FAILED"}),
+    fields=(
+        Field("attempts", "failures"),
+        Field("maxAttempts", "allowed"),
+        Field("creationTime", "created_at"),
+        Field("updateTime", "last_at"),
+        Field("startTime", "claimed_at"),
+        Field("endTime", "ended_at", _FINISHED),
+    ),
+    moves=frozenset(
+        {
+            (None, "PENDING"),
+            ("PENDING", "IN_PROGRESS"),
+            ("RETRIED", "IN_PROGRESS"),
+            ("IN_PROGRESS", "COMPLETED"),
+            ("IN_PROGRESS", "RETRIED"),
+            ("IN_PROGRESS", "FAILED"),
+        }
+    ),
+    extensions=(
+        Extension("PENDING", "FAILED", "Its time to live ran out, or its queue is gone."),
+        Extension("RETRIED", "FAILED", "The same, while it waited to be tried again."),
+    ),
+)
+
+STAGE_WORDS: dict[str, str] = {state: state.value.upper() for state in StepState}
+"""Step state -> stage status."""
+WORKFLOW_WORDS: dict[str, str] = {state: state.value.upper() for state in WorkflowState}
+"""Workflow state -> job status."""
+
+SUMMARY_KEYS: dict[str, str] = {
+    "PENDING": "pending",
+    "IN_PROGRESS": "inProgress",
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "CREATED": "created",
+    "RETRIED": "retried",
+}
+"""Task status -> its counter in a stage's summary."""
+
+# From the highest down; the middle three lie on the named priorities of Open Job Spec.
+JOBNIK_PRIORITIES: dict[str, int] = {
+    "VERY_HIGH": 20,
+    "HIGH": 10,
+    "MEDIUM": 0,
+    "LOW": -10,
+    "VERY_LOW": -20,
+}
+"""Name -> Detent's number, higher first."""
+DEFAULT_PRIORITY = "MEDIUM"
+"""What a Jobnik job gets when it names no priority."""
+
+
+def priority_name(priority: int) -> str:
+    """The name for any number: the named one nearest to it on the side of MEDIUM."""
+    middle = JOBNIK_PRIORITIES[DEFAULT_PRIORITY]
+    reached = {
+        name: number
+        for name, number in JOBNIK_PRIORITIES.items()
+        if min(priority, middle) <= number <= max(priority, middle)
+    }
+    return max(reached, key=lambda name: abs(reached[name] - middle))

@@ -1,0 +1,128 @@
+"""How far a step has come, as counters that move by deltas.
+
+Every job of a step is counted under exactly one of five words, and the words add up to `total`. A
+job that is cancelled keeps the word it had: one called off while it waited stays pending or
+retried, one called off while a worker had it counts as failed. Beside the words, `cancelled` counts
+all that ended so, and `withdrawn` those of them that still stand under pending or retried: without
+it nobody could tell from the counters that a step has nothing left to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from detent.lifecycle.job import Job, JobState
+
+__all__ = ["NOTHING", "Tally", "Word", "bucket", "delta", "fresh", "recount", "step_percentage"]
+
+Word: TypeAlias = Literal["pending", "in_progress", "retried", "completed", "failed"]
+
+_WAITING = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
+_WORDS: dict[JobState, Word] = {
+    JobState.PENDING: "in_progress",
+    JobState.ACTIVE: "in_progress",
+    JobState.COMPLETED: "completed",
+    JobState.DISCARDED: "failed",
+    JobState.CANCELLED: "failed",
+}
+
+
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The counters of one step, or, with negative numbers, a change of them."""
+
+    pending: int = 0
+    in_progress: int = 0
+    retried: int = 0
+    completed: int = 0
+    failed: int = 0
+    total: int = 0
+    cancelled: int = 0
+    withdrawn: int = 0
+
+    @property
+    def ended(self) -> int:
+        """Jobs that will never run again, however they ended."""
+        return self.completed + self.failed + self.withdrawn
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that would still run if they were let."""
+        return self.pending + self.retried - self.withdrawn
+
+    @property
+    def spoiled(self) -> int:
+        """Jobs that ended without completing."""
+        return self.failed + self.withdrawn
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a job runs or has ended."""
+        return self.in_progress > 0 or self.ended > 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.pending + other.pending,
+            self.in_progress + other.in_progress,
+            self.retried + other.retried,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.total + other.total,
+            self.cancelled + other.cancelled,
+            self.withdrawn + other.withdrawn,
+        )
+
+    def __neg__(self) -> Tally:
+        return Tally(*(-count for count in msgspec.structs.astuple(self)))
+
+
+NOTHING = Tally()
+
+
+def fresh(jobs: int) -> Tally:
+    """The tally of that many jobs of which none was ever claimed."""
+    return Tally(pending=jobs, total=jobs)
+
+
+def bucket(job: Job) -> Word:
+    """The word that the job is counted under."""
+    if _stands_waiting(job):
+        return "retried" if job.attempt else "pending"
+    return _WORDS[job.state]
+
+
+def delta(before: Job | None, after: Job) -> Tally:
+    """What the move from `before` to `after` changes in its step's tally; `None` for a new job."""
+    now = _counted(after)
+    return now if before is None else now + -_counted(before)
+
+
+def recount(jobs: Iterable[Job]) -> Tally:
+    """The tally as it must be, from the jobs themselves."""
+    tally = NOTHING
+    for job in jobs:
+        tally += _counted(job)
+    return tally
+
+
+def step_percentage(tally: Tally) -> int:
+    """Completed jobs of all jobs, rounded down; a step without jobs stands at 0."""
+    return 100 * tally.completed // tally.total if tally.total else 0
+
+
+def _stands_waiting(job: Job) -> bool:
+    """A cancelled job stands where its cancel found it."""
+    return (job.previous if job.state is JobState.CANCELLED else job.state) in _WAITING
+
+
+def _counted(job: Job) -> Tally:
+    cancelled = job.state is JobState.CANCELLED
+    counts: dict[str, int] = {bucket(job): 1}
+    return Tally(
+        **counts,
+        total=1,
+        cancelled=int(cancelled),
+        withdrawn=int(cancelled and _stands_waiting(job)),
+    )

@@ -1,0 +1,1 @@
+"""Tools of this repository; not part of the package."""

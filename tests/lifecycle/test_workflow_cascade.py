@@ -337,9 +337,26 @@ class TestSeedAgainstOriginal:
         [running] = world.claim("a")
         world.ok(Pause())
         world.ok(Resume())
-        assert world.path() == ["w: paused -> pending", "w: pending -> in_progress"]
+        assert world.path() == ["w: paused -> pending"]
         world.report(running)
-        assert world.state == "completed"
+        assert world.path() == [
+            "w: pending -> in_progress",
+            "a: in_progress -> completed",
+            "w: in_progress -> completed",
+        ]
+
+    @pytest.mark.parametrize("act", ["claim", "retry"])
+    def test_row_5_the_first_word_of_a_job_after_a_resume_starts_it_again(self, act: str) -> None:
+        world = World().make(stages("a"), jobs={"a": 2}, allowed=2)
+        [running] = world.claim("a", 1)
+        world.ok(Pause())
+        world.ok(Resume())
+        assert world.state == "pending"
+        if act == "claim":
+            world.claim("a", 1)
+        else:
+            world.report(running, good=False)
+        assert (world.path(), world.state) == (["w: pending -> in_progress"], "in_progress")
 
     def test_row_5_a_resume_before_anything_started_rests_in_pending(self) -> None:
         world = World().make(stages("a"))
@@ -363,6 +380,8 @@ class TestSeedAgainstOriginal:
         world.ok(AddStep(StepPlan("b"), 1, after_last=True))
         assert world.path() == ["w: paused -> None", "b: None -> created", "b: created -> pending"]
         world.ok(Resume())
+        assert world.state == "pending"
+        world.claim("b")
         assert world.state == "in_progress"
 
     def test_row_8_the_server_decides_between_retried_and_failed(self) -> None:

@@ -17,6 +17,7 @@ from detent.lifecycle.workflow import (
     Pause,
     Policy,
     Release,
+    Resume,
     StepPlan,
     StepState,
     Tally,
@@ -397,7 +398,19 @@ class TestCascade:
         world = World().make(chain("a"))
         assert world.flow
         step = replace(world.flow.steps["a"], state=StepState(state))
-        assert needs_cascade(step, counts) is needed
+        assert needs_cascade(world.flow.workflow, step, counts) is needed
+
+    def test_a_workflow_that_rests_after_a_resume_goes_on_with_any_word_of_its_jobs(self) -> None:
+        world = World().make(chain("a"), jobs={"a": 2})
+        world.claim("a")
+        world.ok(Pause())
+        world.ok(Resume())
+        assert world.flow
+        step, counts = world.flow.steps["a"], world.flow.tally("a")
+        assert needs_cascade(world.flow.workflow, step, counts)
+        going = cascade(world.flow, ("a",), 9_999, ctx(SYSTEM)).flow
+        assert going.workflow.state == "in_progress"
+        assert not needs_cascade(going.workflow, step, counts)
 
     def test_a_large_chain_settles_in_one_pass(self) -> None:
         names = [str(n) for n in range(10_000)]

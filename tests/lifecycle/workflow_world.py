@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.job import Accepted as JobAccepted
 from detent.lifecycle.job import (
@@ -48,6 +50,7 @@ from detent.lifecycle.workflow import (
     Unchanged,
     Wait,
     Workflow,
+    WorkflowState,
     broken_flow,
     cascade,
     decide,
@@ -204,7 +207,9 @@ class World:
             after = swept.job
         self.jobs[job.id] = after
         self.flow = self.flow.counting(job.step, delta(job, after))
-        needed = needs_cascade(self.flow.steps[job.step], self.flow.tally(job.step))
+        needed = needs_cascade(
+            self.flow.workflow, self.flow.steps[job.step], self.flow.tally(job.step)
+        )
         answered = cascade(self.flow, (job.step,), self.now, ctx(SYSTEM))
         assert needed == bool(answered.events), "needs_cascade tells exactly when an edge follows"
         self.take(answered)
@@ -248,7 +253,10 @@ class World:
             assert step.workflow == flow.workflow.id
             self._check_moments(history, step)
             assert flow.tally(step_id) == recount(self.of(step_id)), step_id
-            assert not needs_cascade(step, flow.tally(step_id)), f"{step_id} was left behind"
+            # After a resume the workflow rests until a job is heard of; no step is waited for.
+            going = replace(flow.workflow, state=WorkflowState.IN_PROGRESS)
+            due = needs_cascade(going, step, flow.tally(step_id))
+            assert not due, f"{step_id} was left behind"
         self._check_sweeps(flow)
 
     def _check_moments(self, history: list[Event], record: Workflow | Step) -> None:

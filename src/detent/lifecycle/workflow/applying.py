@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from detent.errors import BadHistory
 from detent.lifecycle.event import Event
+from detent.lifecycle.life import creates_nothing
 from detent.lifecycle.workflow.plan import Condition, Fails, Policy, WhenEmpty
 from detent.lifecycle.workflow.record import Step, Workflow
 from detent.lifecycle.workflow.table import STEP, WORKFLOW, StepState, WorkflowState
@@ -56,7 +56,7 @@ def fold_step(events: Iterable[Event]) -> Step | None:
 
 def _born_workflow(event: Event) -> Workflow:
     if event.kind != WORKFLOW.name or event.source is not None or event.target is None:
-        raise _creates_nothing(event)
+        raise creates_nothing(event)
     return Workflow(
         tenant=event.tenant,
         id=event.record,
@@ -85,7 +85,7 @@ def _moved_workflow(workflow: Workflow, event: Event, target: str) -> _Changes:
 def _born_step(event: Event) -> Step:
     made = event.step_made
     if made is None or event.kind != STEP.name or event.target is None:
-        raise _creates_nothing(event)
+        raise creates_nothing(event)
     policy = Policy(
         Fails(made.fails), Condition(made.condition), WhenEmpty(made.when_empty), made.gate
     )
@@ -114,11 +114,3 @@ def _moved_step(step: Step, event: Event) -> _Changes:
     elif target in STEP.terminal:
         changes |= {"ended_at": event.at, "cause": event.cause}
     return changes
-
-
-def _creates_nothing(event: Event) -> BadHistory:
-    return BadHistory(
-        f"{event.kind} {event.record}: its first event is {event.name}, which creates nothing",
-        record=event.record,
-        version=event.version,
-    )

@@ -2,7 +2,8 @@
 
 It looks at where the counters stand, not at what moved them, so that a batch of a thousand reports
 is one question and asking twice changes nothing. Two edges can follow per step, its start and its
-end; `needs_cascade` tells from one step and its tally alone whether one is due.
+end, and a workflow that was resumed starts again with the first word of its jobs; `needs_cascade`
+tells from the workflow, one step and its tally whether any of that is due.
 
 What it costs: judging is done for the steps touched and for those that depend on a step decided in
 this commit. Around that, an end walks once over the list of steps to find them, well under a
@@ -18,8 +19,8 @@ from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.workflow.commit import Commit, Move, must
 from detent.lifecycle.workflow.invariants import check_flow, check_tallies
 from detent.lifecycle.workflow.plan import Fails, WhenEmpty
-from detent.lifecycle.workflow.record import Accepted, Context, Flow, Step
-from detent.lifecycle.workflow.standing import Outlook, judge
+from detent.lifecycle.workflow.record import Accepted, Context, Flow, Step, Workflow
+from detent.lifecycle.workflow.standing import Outlook, is_running, judge
 from detent.lifecycle.workflow.table import (
     STEP,
     WORKFLOW,
@@ -32,7 +33,7 @@ from detent.lifecycle.workflow.table import (
 )
 from detent.lifecycle.workflow.tally import NOTHING, Tally
 
-__all__ = ["cascade", "needs_cascade", "returned", "settle", "start_workflow"]
+__all__ = ["cascade", "needs_cascade", "returned", "settle"]
 
 _OPENS = Move(StepEvent.OPEN, StepState.PENDING)
 _STARTS = Move(StepEvent.START, StepState.IN_PROGRESS)
@@ -56,6 +57,8 @@ def cascade(flow: Flow, touched: Collection[str], now: int, ctx: Context) -> Acc
     """
     check_tallies(flow, touched)
     commit = Commit(flow, now, ctx)
+    if any(_goes_on(flow.workflow, flow.steps[step]) for step in touched):
+        _start_workflow(commit)
     ended = [step for step in touched if _advance(commit, step)]
     if ended:
         settle(commit, ended)
@@ -65,8 +68,19 @@ def cascade(flow: Flow, touched: Collection[str], now: int, ctx: Context) -> Acc
     return answer
 
 
-def needs_cascade(step: Step, tally: Tally) -> bool:
-    """Whether a move of this step is due; false means that `cascade` would answer no event."""
+def needs_cascade(workflow: Workflow, step: Step, tally: Tally) -> bool:
+    """Whether a move is due; false means that `cascade` would answer no event."""
+    if _goes_on(workflow, step):
+        return True
+    return _is_due(step, tally)
+
+
+def _goes_on(workflow: Workflow, step: Step) -> bool:
+    """A job was heard of whose step had started, while its workflow rests after a resume."""
+    return workflow.state is WorkflowState.PENDING and step.started_at is not None
+
+
+def _is_due(step: Step, tally: Tally) -> bool:
     if step.state is StepState.PENDING:
         return tally.has_begun or _ending(step, tally) is not None
     return step.state is StepState.IN_PROGRESS and _ending(step, tally) is not None
@@ -102,7 +116,7 @@ def settle(commit: Commit, asked: Collection[str]) -> None:
         _end_workflow(commit)
 
 
-def start_workflow(commit: Commit) -> None:
+def _start_workflow(commit: Commit) -> None:
     """A step has started: so has its workflow, unless it is paused."""
     if commit.workflow.state is WorkflowState.PENDING:
         must(commit.move_workflow(_FLOW_STARTS))
@@ -122,11 +136,11 @@ def _take_turn(commit: Commit, step_id: str) -> Outlook:
 def _advance(commit: Commit, step_id: str) -> bool:
     """Take the step as far as its tally says; whether it ended with that."""
     step, tally = commit.steps[step_id], commit.tallies.get(step_id, NOTHING)
-    if not needs_cascade(step, tally):
+    if not _is_due(step, tally):
         return False
     if step.state is StepState.PENDING:
         must(commit.move_step(step_id, _STARTS))
-        start_workflow(commit)
+        _start_workflow(commit)
     ending = _ending(step, tally)
     if ending is None:
         return False
@@ -148,12 +162,12 @@ def _ending(step: Step, tally: Tally) -> Move | None:
 
 
 def _is_over(commit: Commit) -> bool:
-    """Whether a workflow in progress has no step left that can run.
+    """Whether an open workflow has no step left that can run.
 
     Mostly one is workable, and that is seen without looking at the graph. A paused workflow keeps
-    its end for when it is resumed.
+    its end for when it is resumed, and one without steps waits for its first.
     """
-    if commit.workflow.state is not WorkflowState.IN_PROGRESS:
+    if not is_running(commit.workflow) or not commit.steps:
         return False
     pending, running = StepState.PENDING, StepState.IN_PROGRESS
     if any(step.state is pending or step.state is running for step in commit.steps.values()):
@@ -162,5 +176,6 @@ def _is_over(commit: Commit) -> bool:
 
 
 def _end_workflow(commit: Commit) -> None:
+    _start_workflow(commit)
     has_failed = any(step.state is StepState.FAILED for step in commit.steps.values())
     must(commit.move_workflow(_FLOW_FAILS if has_failed else _FLOW_COMPLETES))

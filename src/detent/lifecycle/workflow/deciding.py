@@ -16,7 +16,7 @@ from detent.errors import BadPolicy
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.workflow import commands as c
-from detent.lifecycle.workflow.cascade import settle, start_workflow
+from detent.lifecycle.workflow.cascade import settle
 from detent.lifecycle.workflow.commit import Commit, Move, must
 from detent.lifecycle.workflow.invariants import check_flow
 from detent.lifecycle.workflow.plan import StepPlan
@@ -148,12 +148,10 @@ def _pause(flow: Flow, command: c.Pause, now: int, ctx: Context) -> Answer:
 
 
 def _resume(flow: Flow, command: c.Resume, now: int, ctx: Context) -> Answer:
-    """What happened under the pause is caught up with: it started, and it may be over."""
+    """It rests in pending until a job is heard of, unless all was done under the pause."""
     commit = Commit(flow, now, ctx)
     if refusal := commit.move_workflow(_RESUMES, ctx.by):
         return refusal
-    if any(step.started_at is not None for step in flow.steps.values()):
-        start_workflow(commit)
     return _settled(commit, commit.steps)
 
 

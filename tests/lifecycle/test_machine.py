@@ -66,11 +66,16 @@ def test_every_state_event_target_and_actor_is_either_declared_or_refused(machin
         for state in one.states
         for actor in one.actors
     }
+    asked = {
+        (s, edge.event, edge.target): edge.guards for edge in machine.edges for s in edge.sources
+    }
+    asked |= {(s, one.event, None): one.guards for one in machine.amendments for s in one.states}
     for question in questions(machine):
         answer = machine.fire(*question)
         if question in declared:
             assert isinstance(answer, Transition)
             assert (answer.source, answer.event, answer.target, answer.actor) == question
+            assert answer.guards == asked[question[:3]]
         else:
             assert isinstance(answer, Refusal)
             assert (answer.state, answer.event, answer.target, answer.actor) == question
@@ -152,6 +157,7 @@ def test_a_machine_knows_its_initial_and_terminal_states_events_and_triples() ->
         ("off", "note", None),
     }
     assert machine.state("on") is ON
+    assert lamp(causes=("why", "how")).causes == ("why", "how")
 
 
 def test_the_fingerprint_covers_every_part_of_the_table() -> None:
@@ -172,7 +178,7 @@ def test_the_fingerprint_covers_every_part_of_the_table() -> None:
     ("fault", "changed"),
     [
         ("a state is declared twice", {"states": (ON, OFF, OFF)}),
-        ("nothing can be born", {"edges": (STOP,)}),
+        ("nothing can be born: no edge starts from (new)", {"edges": (STOP,)}),
         (
             "unknown states ['dim']",
             {"edges": (BORN, STOP, Edge("d", ("on",), "dim", (Actor.USER,), ""))},
@@ -184,18 +190,21 @@ def test_the_fingerprint_covers_every_part_of_the_table() -> None:
         ("unknown states ['dim']", {"amendments": (Amendment("n", ("dim",), (Actor.USER,), ""),)}),
         ("guards do not match: ['x']", {"guards": (Guard("x", ""),)}),
         ("a move for nobody", {"amendments": (Amendment("n", ("on",), (), ""),)}),
-        ("declared twice", {"edges": (BORN, STOP, STOP)}),
-        ("declared twice", {"amendments": (NOTE, NOTE)}),
+        ("a (source, event, target) is declared twice", {"edges": (BORN, STOP, STOP)}),
+        ("a (source, event, target) is declared twice", {"amendments": (NOTE, NOTE)}),
         (
-            "leaves a terminal state",
+            "an edge leaves a terminal state",
             {"edges": (BORN, STOP, Edge("r", ("off",), "on", (Actor.USER,), ""))},
         ),
-        ("cannot be reached", {"states": (ON, OFF, State("lost", Phase.DONE, ""))}),
-        ("no way out", {"states": (ON, State("off", Phase.WAITING, ""))}),
+        ("a state cannot be reached", {"states": (ON, OFF, State("lost", Phase.DONE, ""))}),
+        (
+            "a state that is not terminal has no way out",
+            {"states": (ON, State("off", Phase.WAITING, ""))},
+        ),
     ],
 )
 def test_a_table_that_contradicts_itself_cannot_be_built(fault: str, changed: Any) -> None:
     with pytest.raises(BadMachine) as caught:
         lamp(**changed)
-    assert fault in caught.value.message
+    assert caught.value.message == f"machine lamp: {fault}"
     assert caught.value.fields == {"machine": "lamp"}

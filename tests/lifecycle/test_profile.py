@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
+import msgspec
 import pytest
 
 from detent.lifecycle import job as j
@@ -21,6 +23,8 @@ from detent.lifecycle.profile import (
     ProfileName,
     Surface,
 )
+
+GOLDEN = "fe42645125d32324dbc08b7265341450c48ffe945b9dd39f9dd3ad1eed40c8f6"
 
 Cells = tuple[Cell, ...]
 
@@ -114,6 +118,11 @@ def test_the_matrix_has_every_profile_state_and_command(cells: Cells) -> None:
         if not cancelling or state is j.JobState.ACTIVE
     }
     assert set(counted.values()) == {24}
+
+
+def test_the_matrix_is_frozen(cells: Cells) -> None:
+    """What any command does to any profile in any state is a promise; changing it is a decision."""
+    assert hashlib.sha256(msgspec.json.encode(cells)).hexdigest() == GOLDEN
 
 
 def test_the_matrix_tells_accepted_unchanged_and_refused_apart(cells: Cells) -> None:

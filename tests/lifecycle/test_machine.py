@@ -66,10 +66,14 @@ def test_every_state_event_target_and_actor_is_either_declared_or_refused(machin
         for state in one.states
         for actor in one.actors
     }
-    asked = {
-        (s, edge.event, edge.target): edge.guards for edge in machine.edges for s in edge.sources
+    asked: dict[tuple[str | None, str, str | None], tuple[str, ...]] = {
+        (source, edge.event, edge.target): edge.guards
+        for edge in machine.edges
+        for source in edge.sources
     }
-    asked |= {(s, one.event, None): one.guards for one in machine.amendments for s in one.states}
+    asked |= {
+        (state, one.event, None): one.guards for one in machine.amendments for state in one.states
+    }
     for question in questions(machine):
         answer = machine.fire(*question)
         if question in declared:

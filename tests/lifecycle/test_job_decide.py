@@ -124,6 +124,7 @@ def test_a_job_that_is_born_into_a_deleted_queue_is_dropped_in_the_same_commit()
 def test_an_impossible_wish_is_refused_before_anything_exists(code: str, wish: Any) -> None:
     refusal = refused(None, j.Enqueue(id="job-2", **{"profile": "python", **wish}), USER)
     assert (refusal.code, refusal.state, refusal.event) == (code, None, "enqueue")
+    assert refusal.target == "available"
 
 
 def test_a_rest_job_may_say_that_it_runs_once() -> None:
@@ -142,6 +143,16 @@ def test_every_event_says_who_when_and_why() -> None:
     assert (event.tenant, event.record, event.version, event.at) == ("acme", "job-9", 1, NOW)
     assert (event.actor, event.actor_id, event.command_id) == ("user", "ada", "command-1")
     assert (event.reason, event.kind) == ("the customer asked", "job")
+
+
+def test_the_reason_belongs_to_what_was_asked_not_to_what_followed() -> None:
+    moved, settled = take(active(), j.HandBack(lease="L1"), WORKER, reason="deploy").events
+    assert (moved.reason, settled.reason) == ("deploy", None)
+
+
+def test_a_new_job_was_created_and_entered_its_state_now() -> None:
+    job = available()
+    assert (job.created_at, job.state_at, job.last_at, job.version) == (NOW, NOW, NOW, 1)
 
 
 # --- nobody may ask anything of a job that is not there ---------------------------------

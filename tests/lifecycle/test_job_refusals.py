@@ -173,9 +173,11 @@ def nothing() -> None:
 def test_a_condition_that_does_not_hold_is_told(
     code: str, detail: str, make: Make, command: Any, by: By, more: dict[str, Any]
 ) -> None:
-    refusal = refused(make(), command, by, **more)
+    job = make()
+    refusal = refused(job, command, by, **more)
     assert (refusal.code, refusal.detail) == (code, detail)
-    assert refusal.event == command.event
+    assert (refusal.event, refusal.actor) == (command.event, by.kind)
+    assert refusal.state == (None if job is None else job.state)
     assert f": {detail}." in refusal.message
 
 

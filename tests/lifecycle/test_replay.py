@@ -85,12 +85,12 @@ def test_the_counters_are_recounted_without_the_writer_of_records(events: list[E
         (2, "not for this actor", 1, {"actor": "user"}),
         (3, "the lifecycle declares no such move", 2, {"name": "teleport"}),
         (10, "'magic' is not a cause that the lifecycle knows", 9, {"cause": "magic"}),
-        (2, "claim charges nothing, yet failure was charged", 1, {"charged": Charge.FAILURE}),
+        (2, "claim charges nothing", 1, {"charged": Charge.FAILURE}),
         (2, "event times never decrease", 1, {"at": NOW - 1}),
-        (2, "a lease is held exactly", 1, {"lease": None}),
-        (1, "which creates nothing", 0, {"made": None}),
-        (1, "which creates nothing", 0, {"queue": None}),
-        (1, "which creates nothing", 0, {"priority": None}),
+        (2, "it does not carry lease", 1, {"lease": None}),
+        (1, "it does not carry made, queue", 0, {"made": None, "queue": None}),
+        (3, "lose charges loss or both, not failure", 2, {"charged": Charge.FAILURE}),
+        (6, "fail charges failure, not None", 5, {"charged": None}),
     ],
 )
 def test_the_first_illegal_step_of_a_corrupted_history_is_explained(

@@ -3,8 +3,8 @@
 `at_version` and `at_time` rebuild a record of any kind at any past moment. `audit` walks a history
 step by step and explains the first one that no legal life could contain. Because decisions and
 folding share one writer per kind, folding alone would prove little: `audit` asks the table about
-every edge and actor, and recounts a job's counters from event names and charges without that
-writer.
+every edge and actor, doubts a job's event that lacks what it must carry or that its record did not
+allow, and recounts the counters from names and charges without that writer.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class _Kind(NamedTuple):
     machine: Machine
     apply: Callable[[Any, Event], Any]
     broken: Callable[[Any, Event, Any], str | None]
+    doubted: Callable[[Any, Event], str | None] = lambda _record, _event: None
 
 
 _KINDS = {
     kind.machine.name: kind
     for kind in (
-        _Kind(job.JOB, job.apply, job.broken),
+        _Kind(job.JOB, job.apply, job.broken, job.doubted),
         _Kind(workflow.WORKFLOW, workflow.apply_workflow, workflow.broken_move),
         _Kind(workflow.STEP, workflow.apply_step, workflow.broken_move),
         _Kind(worker.WORKER, worker.apply, worker.broken),
     )
 }
-_CHARGING = frozenset({JobEvent.FAIL, JobEvent.TIME_OUT, JobEvent.REFUSE, JobEvent.LOSE})
 
 
 def at_version(events: Iterable[Event], version: int) -> Any:
@@ -114,9 +114,7 @@ def _illegal(record: Any, event: Event) -> str | None:
         return found.message
     if event.cause is not None and event.cause not in machine.causes:
         return f"{event.cause!r} is not a cause that the lifecycle knows"
-    if event.charged is not None and event.name not in _CHARGING:
-        return f"{event.name} charges nothing, yet {event.charged} was charged"
-    return None
+    return _KINDS[event.kind].doubted(record, event)
 
 
 def _step(before: Any, event: Event) -> tuple[Any, str | None]:

@@ -38,6 +38,7 @@ from detent.lifecycle.job.commands import (
     Snooze,
 )
 from detent.lifecycle.job.deciding import decide, tick
+from detent.lifecycle.job.evidence import doubted
 from detent.lifecycle.job.guards import GUARDS
 from detent.lifecycle.job.invariants import broken
 from detent.lifecycle.job.record import (
@@ -96,6 +97,7 @@ __all__ = [
     "apply",
     "broken",
     "decide",
+    "doubted",
     "fold",
     "next_wake",
     "tick",

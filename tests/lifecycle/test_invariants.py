@@ -119,3 +119,10 @@ def test_a_life_starts_at_version_one_from_nothing(wrong: Any) -> None:
     event = BORN.events[0] if wrong else replace(BORN.events[0], source="available")
     assert "a life starts at version 1" in str(j.broken(None, event, born))
     assert j.broken(None, BORN.events[0], BORN.job) is None
+
+
+def test_times_are_compared_with_the_last_event_not_with_the_last_move() -> None:
+    noted = take(available(), j.Annotate("d"), USER, now=NOW + 9).job
+    event = replace(NOTED.events[0], version=noted.version + 1, at=NOW + 5)
+    after = replace(noted, version=noted.version + 1, last_at=NOW + 5)
+    assert j.broken(noted, event, after) == "event times never decrease"

@@ -70,11 +70,11 @@ def test_a_new_job_takes_what_it_was_not_told_from_its_profile() -> None:
 
 def test_a_new_job_keeps_what_it_was_told() -> None:
     job = available(
-        profile="engine",
+        profile="python",
         tenant="acme",
         queue="gpu",
         priority=7,
-        delivery="pull",
+        delivery="push",
         allowed=4,
         losses_allowed=9,
         deadlines=Deadlines(1, 2, 3),
@@ -83,16 +83,26 @@ def test_a_new_job_keeps_what_it_was_told() -> None:
         workflow="flow-1",
         step="step-1",
     )
-    assert (job.tenant, job.queue, job.priority, job.delivery) == ("acme", "gpu", 7, "pull")
+    assert (job.tenant, job.queue, job.priority, job.delivery) == ("acme", "gpu", 7, "push")
     assert (job.allowed, job.losses_allowed, job.expires_at, job.held) == (4, 9, NOW + 9, True)
     assert (job.available_us, job.pending_us, job.active_us) == (1, 2, 3)
     assert (job.workflow, job.step, job.cause, job.rerun_of) == ("flow-1", "step-1", None, None)
 
 
 def test_a_rerun_is_a_new_job_that_names_the_old_one() -> None:
-    accepted = take(None, j.Enqueue(id="job-2", profile="python", rerun_of="job-1"), USER)
-    assert (accepted.job.rerun_of, accepted.job.cause) == ("job-1", "rerun")
+    again = j.Enqueue(id="job-2", profile="python", rerun_of="job-1")
+    accepted = take(None, again, USER, reason="the disk was full")
+    assert (accepted.job.rerun_of, accepted.job.cause) == ("job-1", None)
     assert accepted.events[0].cause == "rerun"
+    assert available().cause is None
+
+
+def test_a_rerun_needs_a_reason_and_a_profile_that_knows_again() -> None:
+    again = j.Enqueue(id="job-2", profile="python", rerun_of="job-1")
+    for reason in (None, ""):
+        assert refused(None, again, USER, reason=reason).code == "reason_needed"
+    task = j.Enqueue(id="job-2", profile="jobnik", rerun_of="job-1")
+    assert refused(None, task, USER, reason="please").code == "never_again"
 
 
 def test_a_job_that_is_born_expired_ends_in_the_same_commit() -> None:
@@ -793,3 +803,69 @@ def test_the_guard_against_waiting_again_holds_even_without_the_planner() -> Non
     assert unmet is not None
     assert unmet.code == "cancelling"
     assert guard(active(), None, NOW, ctx(SYSTEM)) is None
+
+
+# --- what planted bugs once survived ------------------------------------------------------
+
+
+def test_the_force_of_a_cancel_counts_from_the_callers_clock() -> None:
+    job = take(active(), j.Annotate("d"), USER, now=NOW + 9 * SECOND).job
+    asked = take(job, j.Cancel(), USER, now=NOW + SECOND)
+    assert (asked.events[0].at, asked.job.force_at) == (NOW + 9 * SECOND, NOW + 26 * SECOND)
+
+
+def test_losses_do_not_count_as_failures_where_the_profile_says_so() -> None:
+    job = take(active(allowed=2), j.Lose(), SYSTEM, lease=LOST).job
+    job = take(job, j.Claim("L2", "w"), WORKER, lease=ALIVE).job
+    assert take(job, j.Fail(lease="L2", code="x"), WORKER).job.state == "retryable"
+
+
+def test_the_policys_word_for_the_end_is_stronger_than_the_count() -> None:
+    ended = take(active(allowed=1), j.Fail(lease="L1", code="x"), WORKER, verdict=NEVER).job
+    assert ended.cause == "not_retryable"
+
+
+def test_a_job_may_be_allowed_more_losses_than_usual() -> None:
+    job = available(losses_allowed=5)
+    for number in range(4):
+        job = take(job, j.Claim(f"L{number}", "w"), WORKER, lease=ALIVE).job
+        job = take(job, j.Lose(), SYSTEM, lease=LOST).job
+    assert (job.state, job.losses) == ("available", 4)
+
+
+def test_a_move_to_the_queue_it_is_in_is_nothing_in_any_state() -> None:
+    for make in (scheduled, available, retryable):
+        assert isinstance(ask(make(), j.Move("default"), USER), j.Unchanged)
+
+
+def test_nothing_of_a_lease_outlives_it() -> None:
+    job = take(active(wire=True, lease_us=9), j.Fail(code="x"), WORKER).job
+    assert (job.lease, job.lease_us, job.wire, job.holder) == (None, None, False, "w1")
+    job = take(job, j.Reschedule(NOW), USER).job
+    job = take(job, j.Claim("L2", "w2"), WORKER, lease=ALIVE).job
+    assert refused(job, j.Complete(), WORKER).code == "lease_required"
+
+
+def test_the_delay_of_an_older_failure_does_not_survive_a_return_without_one() -> None:
+    for report in (j.Snooze(lease="L2", delay_us=5), j.HandBack(lease="L2")):
+        job = take(retryable(), j.Reschedule(NOW), USER).job
+        job = take(job, j.Claim("L2", "w2"), WORKER, lease=ALIVE).job
+        assert job.delay_us == 5 * SECOND
+        assert take(job, report, WORKER).job.delay_us is None
+
+
+def test_a_start_of_just_now_is_no_start_in_the_future() -> None:
+    accepted = take(None, j.Enqueue(id="job-1", profile="python", run_at=NOW), USER)
+    assert names(accepted) == ["enqueue"]
+
+
+def test_a_holder_is_its_whole_name() -> None:
+    job = active(wire=True)
+    for holder in ("w", "w11", "W1"):
+        assert refused(job, j.Complete(holder=holder), WORKER).code == "not_holder"
+
+
+def test_activation_is_remembered() -> None:
+    job = take(available(held=True), j.Activate(), USER, now=NOW + 3).job
+    assert (job.activated_at, available().activated_at) == (NOW + 3, None)
+    assert take(take(active(), j.Hold(), USER).job, j.Activate(), USER).job.activated_at == NOW

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from detent.errors import BadHistory, BadPolicy
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
+from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
+from detent.lifecycle.retry import Verdict
 from tests.lifecycle.making import (
     ALIVE,
     LOST,
@@ -18,16 +21,22 @@ from tests.lifecycle.making import (
     USER,
     WORKER,
     active,
+    ask,
     available,
     cancelling,
     completed,
     pending,
     refused,
+    scheduled,
     take,
 )
 
 Make = Callable[[], j.Job | None]
 KEY = ("code", "detail", "make", "command", "by", "more")
+NAMES = ["", "x" * 256, "\ud800", 7]
+TEXT = "must be a text of 1 to 255 characters that UTF-8 can write"
+MOMENT = "must be microseconds since the epoch, from 0 and within 63 bits"
+SPAN = "must be a positive number of microseconds, at most 100 years"
 ENQUEUE: dict[str, Any] = {"id": "job-2", "profile": "python"}
 
 
@@ -186,7 +195,7 @@ def test_a_condition_that_does_not_hold_is_told(
     [
         (
             "bad_value",
-            "start_us must be a positive number of microseconds",
+            "start_us must be a positive number of microseconds, at most 100 years",
             pending,
             j.Receive(lease="L1", start_us=0),
             WORKER,
@@ -194,7 +203,7 @@ def test_a_condition_that_does_not_hold_is_told(
         ),
         (
             "bad_value",
-            "delay_us must not be negative",
+            "delay_us must be a positive number of microseconds, at most 100 years",
             active,
             j.Snooze(lease="L1", delay_us=-1),
             WORKER,
@@ -242,7 +251,7 @@ def test_a_condition_that_does_not_hold_is_told(
         ),
         (
             "bad_value",
-            "delivery must be pull or push",
+            "delivery of a job of profile python is pull or push",
             nothing,
             j.Enqueue(**ENQUEUE, delivery="x"),
             USER,
@@ -264,10 +273,42 @@ def test_a_condition_that_does_not_hold_is_told(
             USER,
             {},
         ),
+        (
+            "bad_value",
+            "delivery of a job of profile engine is push",
+            nothing,
+            j.Enqueue(id="x", profile="engine", delivery="pull"),
+            USER,
+            {},
+        ),
+        (
+            "never_again",
+            "a job of profile jobnik is not run again by itself",
+            nothing,
+            j.Enqueue(id="x", profile="jobnik", rerun_of="y"),
+            USER,
+            {"reason": "please"},
+        ),
+        (
+            "reason_needed",
+            "say why it is to run again",
+            nothing,
+            j.Enqueue(**ENQUEUE, rerun_of="y"),
+            USER,
+            {},
+        ),
+        (
+            "wrong_actor",
+            "only its worker can say that the run has ended",
+            cancelling,
+            j.ConfirmCancel(),
+            USER,
+            {},
+        ),
         *(
             (
                 "bad_value",
-                f"{field} must be positive, or None for no limit",
+                f"deadlines {field} {SPAN}, or None for no limit",
                 nothing,
                 j.Enqueue(**ENQUEUE, deadlines=Deadlines(**{field: 0})),
                 USER,
@@ -289,3 +330,166 @@ def test_the_smallest_values_that_can_be_are_taken() -> None:
     assert take(active(), j.Snooze(lease="L1", delay_us=0), WORKER).job.state == "available"
     tiny = available(allowed=1, losses_allowed=1, deadlines=Deadlines(1, 1, 1))
     assert (tiny.allowed, tiny.losses_allowed, tiny.available_us) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "rule", "make", "build", "by"),
+    [
+        *(
+            ("id", one, TEXT, nothing, lambda v: j.Enqueue(id=v, profile="python"), USER)
+            for one in NAMES
+        ),
+        *(
+            (field, one, TEXT, nothing, lambda v, f=field: j.Enqueue(**ENQUEUE, **{f: v}), USER)
+            for field in ("queue", "rerun_of", "workflow", "step")
+            for one in NAMES
+        ),
+        ("tenant", "\ud800", TEXT, nothing, lambda v: j.Enqueue(**ENQUEUE, tenant=v), USER),
+        *(
+            (field, one, MOMENT, nothing, lambda v, f=field: j.Enqueue(**ENQUEUE, **{f: v}), USER)
+            for field in ("run_at", "expires_at")
+            for one in (-1, 2**63, 1.5)
+        ),
+        *(
+            ("priority", one, "must be a whole number within 32 bits", make, build, USER)
+            for one in (2**31, -(2**31), 0.5)
+            for make, build in (
+                (nothing, lambda v: j.Enqueue(**ENQUEUE, priority=v)),
+                (available, j.Reprioritise),
+            )
+        ),
+        *(("lease", one, TEXT, available, lambda v: j.Claim(v, "w"), WORKER) for one in NAMES),
+        *(("holder", one, TEXT, available, lambda v: j.Claim("L", v), WORKER) for one in NAMES),
+        *(
+            ("lease_us", one, SPAN, available, lambda v: j.Claim("L", "w", True, v), WORKER)
+            for one in (0, -5, 10**17)
+        ),
+        *(
+            ("code", one, TEXT, active, lambda v: j.Fail(lease="L1", code=v), WORKER)
+            for one in NAMES
+        ),
+        *(
+            ("code", one, TEXT, pending, lambda v: j.Refuse(lease="L1", code=v), WORKER)
+            for one in NAMES
+        ),
+        ("code", "", TEXT, active, lambda v: j.Lose(code=v), SYSTEM),
+        ("delay_us", 10**30, SPAN, active, lambda v: j.Snooze(lease="L1", delay_us=v), WORKER),
+        *(("run_at", one, MOMENT, scheduled, j.Reschedule, USER) for one in (-5, 2**63)),
+        *(("queue", one, TEXT, available, j.Move, USER) for one in NAMES),
+        *(("digest", one, TEXT, available, j.Annotate, USER) for one in NAMES),
+        ("digest", "", TEXT, active, lambda v: j.Complete(lease="L1", digest=v), WORKER),
+        ("digest", "", TEXT, active, lambda v: j.Checkpoint(lease="L1", digest=v), WORKER),
+    ],
+)
+def test_nothing_that_cannot_be_stored_or_sealed_gets_in(
+    field: str, bad: Any, rule: str, make: Make, build: Callable[[Any], Any], by: By
+) -> None:
+    refusal = refused(make(), build(bad), by, lease=ALIVE)
+    assert (refusal.code, refusal.detail) == ("bad_value", f"{field} {rule}")
+
+
+@pytest.mark.parametrize(
+    ("detail", "now", "ctx"),
+    [
+        (f"now {MOMENT}", -5, j.Context(USER, "c", 1)),
+        (f"now {MOMENT}", 2**63, j.Context(USER, "c", 1)),
+        (f"place {MOMENT}", NOW, j.Context(USER, "c", -1)),
+        (f"command_id {TEXT}", NOW, j.Context(USER, "", 1)),
+        (f"the actor's id {TEXT}", NOW, j.Context(By(USER.kind, "\ud800"), "c", 1)),
+        (
+            "reason must be a text of at most 2000 characters that UTF-8 can write",
+            NOW,
+            j.Context(USER, "c", 1, reason="x" * 2_001),
+        ),
+        (
+            "reason must be a text of at most 2000 characters that UTF-8 can write",
+            NOW,
+            j.Context(USER, "c", 1, reason="\ud800"),
+        ),
+    ],
+)
+def test_nor_does_an_impossible_moment_or_asker(detail: str, now: int, ctx: j.Context) -> None:
+    for answer in (
+        j.decide(None, j.Enqueue(**ENQUEUE), now, ctx),
+        j.decide(available(), j.Hold(), now, ctx),
+        j.tick(available(), now, ctx),
+    ):
+        assert isinstance(answer, Refusal)
+        assert (answer.code, answer.detail) == ("bad_value", detail)
+
+
+def test_words_of_other_alphabets_and_the_edges_of_every_range_are_taken() -> None:
+    job = available(queue="очередь-ü", priority=2**31 - 1, expires_at=2**63 - 1)
+    assert (job.queue, job.priority, job.expires_at) == ("очередь-ü", 2**31 - 1, 2**63 - 1)
+    assert take(job, j.Move("x" * 255), USER).job.queue == "x" * 255
+    anonymous = j.Context(By(USER.kind), "c", 0, reason="x" * 2_000)
+    assert isinstance(j.decide(job, j.Hold(), 0, anonymous), j.Accepted)
+
+
+def test_a_failure_is_not_decided_without_the_policys_verdict() -> None:
+    for verdict in (None, Verdict(retry=True, delay_us=-1, cause=None)):
+        with pytest.raises(BadPolicy) as caught:
+            refused(active(), j.Fail(lease="L1", code="x"), WORKER, verdict=verdict)
+        assert caught.value.fields == {"field": "verdict"}
+        assert "ask retry.judge first" in caught.value.message
+    odd = Verdict(retry=False, delay_us=0, cause="banana")
+    with pytest.raises(ValueError, match="banana"):
+        refused(active(), j.Fail(lease="L1", code="x"), WORKER, verdict=odd)
+
+
+def test_a_job_does_not_become_available_without_a_place() -> None:
+    with pytest.raises(BadHistory) as caught:
+        j.decide(None, j.Enqueue(**ENQUEUE), NOW, j.Context(USER, "c"))
+    assert "an available job has a place" in caught.value.message
+
+
+@pytest.mark.parametrize("by", [USER, SYSTEM, WORKER])
+@pytest.mark.parametrize("report", [j.Fail(code="x"), j.Snooze(delay_us=5), j.HandBack(), j.Lose()])
+def test_a_cancel_request_opens_no_back_door(report: Any, by: By) -> None:
+    """Who may not report a run while it goes on may not do so while it is being called off."""
+    before = ask(active(), report, by, lease=LOST)
+    after = ask(cancelling(), report, by, lease=LOST)
+    assert isinstance(before, Refusal) == isinstance(after, Refusal)
+    if isinstance(before, Refusal) and isinstance(after, Refusal):
+        assert before.code == after.code
+
+
+@pytest.mark.parametrize("by", [USER, SYSTEM])
+def test_nobody_else_ends_a_run_that_was_not_called_off(by: By) -> None:
+    for profile in ("python", "rest", "engine"):
+        assert isinstance(ask(active(profile=profile), j.ConfirmCancel(), by), Refusal)
+    killed = j.ConfirmCancel(cause=j.Cause.KILLED)
+    assert take(cancelling(), killed, SYSTEM).job.cause == "killed"
+
+
+@pytest.mark.parametrize("report", [j.Snooze(lease="L1", delay_us=5), j.HandBack(lease="L1")])
+def test_a_rest_job_refuses_to_return_even_while_being_called_off(report: Any) -> None:
+    assert refused(cancelling(profile="rest"), report, WORKER).code == "runs_once"
+
+
+def test_a_worker_without_a_lease_saves_no_checkpoint() -> None:
+    failed = take(active(profile="ojs", wire=True), j.Fail(code="x"), WORKER).job
+    assert (failed.state, failed.wire) == ("retryable", False)
+    assert refused(failed, j.Checkpoint(digest="d"), WORKER).code == "lease_required"
+    assert take(failed, j.Checkpoint(digest="d"), USER).job.state == "retryable"
+
+
+@pytest.mark.parametrize(
+    ("make", "command", "by"),
+    [
+        (lambda: available(held=True), j.Hold(), WORKER),
+        (cancelling, j.Cancel(), WORKER),
+        (
+            lambda: take(pending(), j.Receive(lease="L1", start_us=1), WORKER).job,
+            j.Receive(start_us=1),
+            USER,
+        ),
+        (lambda: take(completed(), j.Erase(), USER).job, j.Erase(), WORKER),
+        (available, j.Reprioritise(0), SYSTEM),
+        (available, j.Move("default"), WORKER),
+    ],
+)
+def test_only_who_may_do_a_thing_hears_that_it_is_done_already(
+    make: Make, command: Any, by: By
+) -> None:
+    assert refused(make(), command, by).code == "wrong_actor"

@@ -117,6 +117,12 @@ def test_the_limit_of_available_restarts_in_full_when_the_gate_opens() -> None:
     assert ticked(available(profile="engine"), NOW + 130 * SECOND, gate=gate).job.ended_at
 
 
+def test_a_gate_that_opened_before_the_job_came_does_not_shorten_its_limit() -> None:
+    gate = j.Gate(opened_at=NOW - 100 * SECOND)
+    quiet(available(profile="engine"), NOW + 30 * SECOND - 1, gate=gate)
+    assert j.next_wake(available(profile="engine"), gate=gate) == NOW + 30 * SECOND
+
+
 def test_the_limit_of_available_restarts_on_activation() -> None:
     job = take(available(profile="engine", held=True), j.Activate(), USER, now=NOW + 9 * SECOND).job
     quiet(job, NOW + 39 * SECOND - 1)

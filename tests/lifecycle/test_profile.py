@@ -24,7 +24,7 @@ from detent.lifecycle.profile import (
     Surface,
 )
 
-GOLDEN = "fe42645125d32324dbc08b7265341450c48ffe945b9dd39f9dd3ad1eed40c8f6"
+GOLDEN = "dc6ca2b60688600716893f389c4ede7dc5a6f286008c463f49fb7fb1348258a6"
 
 Cells = tuple[Cell, ...]
 

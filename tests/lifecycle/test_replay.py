@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from detent.errors import BadHistory
 from detent.lifecycle import job as j
-from detent.lifecycle.event import Charge, Event
+from detent.lifecycle.event import Charge, Event, WorkerFacts
 from detent.lifecycle.replay import at_time, at_version, audit, recount
 from tests.lifecycle.making import ALIVE, LOST, NOW, SECOND, SYSTEM, USER, WORKER, take
 
@@ -85,12 +85,12 @@ def test_the_counters_are_recounted_without_the_writer_of_records(events: list[E
         (2, "not for this actor", 1, {"actor": "user"}),
         (3, "the lifecycle declares no such move", 2, {"name": "teleport"}),
         (10, "'magic' is not a cause that the lifecycle knows", 9, {"cause": "magic"}),
-        (2, "claim charges nothing", 1, {"charged": Charge.FAILURE}),
+        (2, "claim carries no charged", 1, {"charged": Charge.FAILURE}),
         (2, "event times never decrease", 1, {"at": NOW - 1}),
         (2, "it does not carry lease", 1, {"lease": None}),
         (1, "it does not carry made, queue", 0, {"made": None, "queue": None}),
         (3, "lose charges loss or both, not failure", 2, {"charged": Charge.FAILURE}),
-        (6, "fail charges failure, not None", 5, {"charged": None}),
+        (6, "it does not carry charged", 5, {"charged": None}),
     ],
 )
 def test_the_first_illegal_step_of_a_corrupted_history_is_explained(
@@ -140,6 +140,21 @@ def test_folding_what_creates_nothing_is_an_error(events: list[Event]) -> None:
     assert caught.value.code == "bad_history"
     assert caught.value.fields == {"record": "job-1", "version": 2}
     assert "job job-1: its first event is claim, which creates nothing" in caught.value.message
+
+
+def test_a_record_of_an_unknown_kind_is_not_rebuilt(events: list[Event]) -> None:
+    with pytest.raises(BadHistory, match="no lifecycle of the kind 'cat'") as caught:
+        at_version([replace(events[0], kind="cat")], 1)
+    assert caught.value.fields == {"record": "job-1", "version": 1}
+
+
+def test_a_word_that_cannot_be_read_is_a_fault_and_not_a_crash() -> None:
+    born = Event("", "i-1", 1, 5, "create", None, "created", SYSTEM.kind, "", "c", kind="worker")
+    born = replace(born, worker=WorkerFacts(slot="web"))
+    held = replace(born, version=2, name="hold", source="created", target="pending")
+    fault = audit([born, replace(held, worker=WorkerFacts(governor="banana"))])
+    assert fault is not None
+    assert "banana" in fault.why
 
 
 def test_folding_nothing_gives_nothing() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
+from random import Random
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle.profile import PROFILES
+from detent.lifecycle.replay import at_version
 from detent.lifecycle.retry import Verdict
 from detent.lifecycle.views import (
     CANCELLED_CODE,
@@ -40,7 +43,9 @@ from detent.lifecycle.views import (
     slot,
     view,
 )
+from detent.lifecycle.workflow import bucket
 from detent.lifecycle.workflow.table import STEP, WORKFLOW
+from tests.lifecycle.driver import live
 from tests.lifecycle.making import (
     ALIVE,
     LOST,
@@ -369,7 +374,9 @@ def test_rest_a_lost_worker_fails_the_job() -> None:
 
 
 def test_rest_a_rerun_names_its_origin() -> None:
-    assert rest(available(profile="rest", rerun_of="job-0")).fields["retriedFrom"] == "job-0"
+    again = j.Enqueue(id="job-1", profile="rest", rerun_of="job-0")
+    job = take(None, again, USER, reason="it failed").job
+    assert rest(job).fields["retriedFrom"] == "job-0"
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -577,10 +584,14 @@ def test_jobnik_a_lost_task_is_retried_and_not_charged() -> None:
     assert (shown.state, shown.fields["attempts"]) == ("RETRIED", 0)
 
 
-@pytest.mark.parametrize(
-    ("maker", "word"), [(available, "PENDING"), (retryable, "RETRIED"), (active, "IN_PROGRESS")]
-)
-def test_jobnik_a_cancelled_task_keeps_its_last_word(maker: Any, word: str) -> None:
+def test_jobnik_a_task_cancelled_in_somebodys_hands_has_failed() -> None:
+    ended = take(task(active), j.Cancel(j.Cause.WORKFLOW), SYSTEM, now=NOW + 7).job
+    shown = jobnik(ended)
+    assert (shown.state, shown.fields["endTime"]) == ("FAILED", NOW + 7)
+
+
+@pytest.mark.parametrize(("maker", "word"), [(available, "PENDING"), (retryable, "RETRIED")])
+def test_jobnik_a_task_cancelled_while_it_waits_keeps_its_word(maker: Any, word: str) -> None:
     job = task(maker)
     assert jobnik(job).state == word
     assert jobnik(take(job, j.Cancel(j.Cause.WORKFLOW), SYSTEM).job).state == word
@@ -705,3 +716,41 @@ def test_what_is_shown_is_the_callers_own_copy() -> None:
     payload = [1]
     as_args(payload).append(2)
     assert payload == [1]
+
+
+def test_the_summary_of_a_stage_counts_every_task_under_the_word_it_is_shown_with() -> None:
+    """Over many lives: what the counters of a step say is what its tasks say."""
+    for seed in range(200):
+        life = live(Random(seed), Counter(), steps=40)
+        for record in (
+            at_version(life.events, number) for number in range(1, len(life.events) + 1)
+        ):
+            assert SUMMARY_KEYS[view(record, "jobnik").state] == _camel(bucket(record)), record
+
+
+def _camel(word: str) -> str:
+    return {"in_progress": "inProgress"}.get(word, word)
+
+
+def test_engine_an_attempt_that_was_only_offered_has_no_start_of_its_own() -> None:
+    """The start of an earlier attempt is not that of this one, neither while offered nor after."""
+    ran = take(active(profile="engine", allowed=3), j.Fail(lease="L1", code="x"), WORKER).job
+    ran = take(ran, j.Reschedule(NOW), USER).job
+    offered = take(ran, j.Dispatch("L2", "e2"), SYSTEM, now=NOW + 9, lease=ALIVE).job
+    assert "startedAt" in engine(take(offered, j.Acknowledge(lease="L2"), WORKER).job).fields
+    assert "startedAt" not in engine(offered).fields
+    called_off = take(offered, j.Cancel(), USER, now=NOW + 10).job
+    assert "startedAt" not in engine(called_off).fields
+
+
+def test_engine_retry_count_counts_attempts_whether_or_not_they_were_charged() -> None:
+    job = take(active(), j.Lose(), SYSTEM, lease=LOST).job
+    job = take(job, j.Claim("L2", "w2"), WORKER, lease=ALIVE).job
+    assert (job.failures, engine(job).fields["retryCount"]) == (0, 1)
+
+
+def test_ojs_activation_has_its_moment() -> None:
+    held = available(profile="ojs", held=True)
+    assert "activated_at" not in view(held, "ojs").fields
+    job = take(held, j.Activate(), USER, now=NOW + 5).job
+    assert view(job, "ojs").fields["activated_at"] == NOW + 5

@@ -15,7 +15,9 @@ from detent.lifecycle.event import Charge
 
 __all__ = [
     "CANCEL_GRACE_US",
+    "EXPIRED_CODE",
     "HEARTBEAT_LEASE_US",
+    "POISON_CODE",
     "PROFILES",
     "Again",
     "CancelMode",
@@ -32,6 +34,10 @@ HEARTBEAT_LEASE_US = 15 * SECOND_US
 """How long a worker instance is trusted after its last beat."""
 CANCEL_GRACE_US = 10 * SECOND_US
 """How long a worker may take to end a job after a cancel was requested."""
+EXPIRED_CODE = "expired"
+"""The error code of a job whose time to live has passed, whatever its profile."""
+POISON_CODE = "POISON"
+"""The error code of a job that was discarded because it keeps killing its workers."""
 _WIRE_LEASE_US = 1_800 * SECOND_US
 
 
@@ -105,6 +111,7 @@ class Profile(msgspec.Struct, frozen=True):
     drain: Drain
     again: Again
     delivery: Delivery
+    deliveries: tuple[Delivery, ...]
     deadlines: Deadlines
     claimed_over: tuple[Surface, ...]
     checkpoints_anytime: bool
@@ -158,6 +165,7 @@ PROFILES: dict[str, Profile] = {
             drain=Drain.HAND_BACK,
             again=Again.NEW_JOB,
             delivery=Delivery.PULL,
+            deliveries=(Delivery.PULL, Delivery.PUSH),
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=False,
@@ -174,6 +182,7 @@ PROFILES: dict[str, Profile] = {
             drain=Drain.HAND_BACK,
             again=Again.ALIAS,
             delivery=Delivery.PULL,
+            deliveries=(Delivery.PULL, Delivery.PUSH),
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=True,
@@ -190,6 +199,7 @@ PROFILES: dict[str, Profile] = {
             drain=Drain.FAIL,
             again=Again.NEW_JOB,
             delivery=Delivery.PULL,
+            deliveries=(Delivery.PULL, Delivery.PUSH),
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=False,
@@ -206,6 +216,7 @@ PROFILES: dict[str, Profile] = {
             drain=Drain.HAND_BACK,
             again=Again.NEVER,
             delivery=Delivery.PULL,
+            deliveries=(Delivery.PULL, Delivery.PUSH),
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.JOBNIK),
             checkpoints_anytime=False,
@@ -222,6 +233,7 @@ PROFILES: dict[str, Profile] = {
             drain=Drain.HAND_BACK,
             again=Again.NEW_JOB,
             delivery=Delivery.PUSH,
+            deliveries=(Delivery.PUSH,),
             deadlines=_ENGINE_DEADLINES,
             claimed_over=(Surface.ENGINE,),
             checkpoints_anytime=False,

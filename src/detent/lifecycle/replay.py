@@ -90,13 +90,19 @@ def recount(events: Iterable[Event]) -> dict[str, int]:
 def _folded(events: Iterable[Event]) -> Any:
     record: Any = None
     for event in events:
+        if event.kind not in _KINDS:
+            raise BadHistory(_unknown_kind(event), record=event.record, version=event.version)
         record = _KINDS[event.kind].apply(record, event)
     return record
 
 
+def _unknown_kind(event: Event) -> str:
+    return f"there is no lifecycle of the kind {event.kind!r}"
+
+
 def _misfiled(first: Event, event: Event, number: int) -> str | None:
     if event.kind not in _KINDS:
-        return f"there is no lifecycle of the kind {event.kind!r}"
+        return _unknown_kind(event)
     if (event.tenant, event.record, event.kind) != (first.tenant, first.record, first.kind):
         return "an event of another record stands in this history"
     if event.version != number:
@@ -123,6 +129,8 @@ def _step(before: Any, event: Event) -> tuple[Any, str | None]:
         after = kind.apply(before, event)
     except BadHistory as fault:
         return before, fault.message
+    except ValueError as fault:
+        return before, f"it cannot be read: {fault}"
     broken = broken_life(kind.machine, before, event, after)
     return after, broken or kind.broken(before, event, after)
 

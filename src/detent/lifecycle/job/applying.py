@@ -71,7 +71,6 @@ def _born(event: Event) -> Job:
         active_us=made.active_us,
         enqueued_at=ready_at,
         ready_at=ready_at,
-        cause=event.cause,
         rerun_of=made.rerun_of,
         workflow=made.workflow,
         step=made.step,
@@ -97,6 +96,7 @@ def _left_holder(job: Job, event: Event, target: JobState, changes: _Changes) ->
     if target is JobState.ACTIVE:
         return
     changes["lease"] = changes["lease_us"] = None
+    changes["wire"] = False
     changes["received_at"] = changes["start_us"] = None
     charged = event.charged
     if charged is not None:
@@ -148,7 +148,7 @@ def _amended(job: Job, event: Event) -> _Changes:
         case JobEvent.HELD:
             return {"held": True}
         case JobEvent.ACTIVATED:
-            return {"held": False, **_readied(job, event)}
+            return {"held": False, "activated_at": event.at, **_readied(job, event)}
         case JobEvent.REPRIORITISED:
             return {"priority": event.priority}
         case JobEvent.RESCHEDULED:

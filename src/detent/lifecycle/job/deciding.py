@@ -10,10 +10,18 @@ from typing import Any
 
 from detent.lifecycle.event import By, Event, Made
 from detent.lifecycle.job.applying import apply
-from detent.lifecycle.job.commands import Command, Enqueue, Lose, Report
+from detent.lifecycle.job.commands import Command, Enqueue, Report
 from detent.lifecycle.job.guards import GUARDS, Unmet, lease_ended
 from detent.lifecycle.job.invariants import check
-from detent.lifecycle.job.planning import PLANNERS, Plan, Planned, plan_force, plan_time_out
+from detent.lifecycle.job.planning import (
+    PLANNERS,
+    Plan,
+    Planned,
+    called_off,
+    plan_force,
+    plan_loss,
+    plan_time_out,
+)
 from detent.lifecycle.job.record import (
     SETTLED_BY,
     Accepted,
@@ -23,9 +31,10 @@ from detent.lifecycle.job.record import (
     Unchanged,
 )
 from detent.lifecycle.job.table import JOB, PARKED, Cause, JobEvent, JobState
+from detent.lifecycle.job.values import ill_formed, ill_timed
 from detent.lifecycle.job.waking import lease_over_at, limit_end, ready_end
 from detent.lifecycle.machine import Refusal
-from detent.lifecycle.profile import PROFILES, Deadlines
+from detent.lifecycle.profile import EXPIRED_CODE, PROFILES, Again, Profile
 
 __all__ = ["decide", "tick"]
 
@@ -36,9 +45,7 @@ def decide(job: Job | None, command: Command, now: int, ctx: Context) -> Answer:
         return _enqueue(job, command, now, ctx)
     if job is None:
         return JOB.refusal("unknown_job", None, command.event, ctx.by.kind, detail="no such job")
-    planned = _plan(job, command, now, ctx)
-    if planned is None:
-        return Unchanged(job)
+    planned = ill_formed(command, now, ctx) or _plan(job, command, now, ctx)
     if isinstance(planned, Unmet):
         return _unmet(planned, job.state, command.event, None, ctx)
     return _carry_out(job, planned, command, now, ctx)
@@ -48,6 +55,8 @@ def tick(job: Job, now: int, ctx: Context) -> Answer:
     """What time alone does to the job by `now`; unchanged when nothing is due yet."""
     if job.ended_at is not None:
         return Unchanged(job)
+    if unmet := ill_timed(now, ctx):
+        return _unmet(unmet, job.state, "tick", None, ctx)
     if job.state in PARKED:
         plan = _overdue(job, now, ctx) or _settling(job, now, ctx, ctx.place)
     else:
@@ -67,8 +76,14 @@ def _carry_out(job: Job, plan: Plan, command: object, now: int, ctx: Context) ->
     if isinstance(found, Refusal):
         return found
     for guard in found.guards:
-        if unmet := GUARDS[guard](job, command, now, ctx):
-            return _unmet(unmet, job.state, plan.event, plan.target, ctx)
+        unmet = GUARDS[guard](job, command, now, ctx)
+        if unmet is None:
+            continue
+        if guard == "not_cancelling":
+            return _carry_out(job, called_off(plan), command, now, ctx)
+        return _unmet(unmet, job.state, plan.event, plan.target, ctx)
+    if plan.idle:
+        return Unchanged(job)
     event = _event(job, plan, now, ctx, ctx.by)
     return _settled(job, event, now, ctx)
 
@@ -94,7 +109,8 @@ def _settling(job: Job, now: int, ctx: Context, place: int | None) -> Plan | Non
         facts = {"cause": Cause.QUEUE_DELETED, "code": Cause.QUEUE_DELETED.value}
         return Plan(JobEvent.DROP, JobState.DISCARDED, facts)
     if job.expires_at is not None and job.expires_at <= now:
-        return Plan(JobEvent.EXPIRE, JobState.DISCARDED, {"cause": Cause.TTL, "code": "expired"})
+        facts = {"cause": Cause.TTL, "code": EXPIRED_CODE}
+        return Plan(JobEvent.EXPIRE, JobState.DISCARDED, facts)
     if job.run_at is not None and job.run_at <= now:
         return Plan(JobEvent.DUE, JobState.AVAILABLE, {"place": place})
     return None
@@ -123,13 +139,7 @@ def _first_due(job: Job, now: int, ctx: Context) -> Plan | None:
     return _DUE[min(due)[1]](job, now, ctx) if due else None
 
 
-def _plan_loss(job: Job, now: int, ctx: Context) -> Plan:
-    planned = PLANNERS[Lose](job, Lose(), now, ctx)
-    assert isinstance(planned, Plan), "a lease seen to be over is over"
-    return planned
-
-
-_DUE = (plan_force, plan_time_out, _plan_loss)
+_DUE = (plan_force, plan_time_out, plan_loss)
 
 
 def _enqueue(job: Job | None, command: Enqueue, now: int, ctx: Context) -> Answer:
@@ -138,7 +148,7 @@ def _enqueue(job: Job | None, command: Enqueue, now: int, ctx: Context) -> Answe
     found = JOB.fire(job.state if job else None, JobEvent.ENQUEUE, target, ctx.by.kind)
     if isinstance(found, Refusal):
         return found
-    if unmet := _unfit(command):
+    if unmet := ill_formed(command, now, ctx) or _unfit(command, ctx):
         return _unmet(unmet, None, JobEvent.ENQUEUE, target, ctx)
     facts = _born_with(command, later, ctx)
     event = Event(
@@ -190,26 +200,28 @@ def _made(command: Enqueue) -> Made:
     )
 
 
-def _unfit(command: Enqueue) -> Unmet | None:
+def _unfit(command: Enqueue, ctx: Context) -> Unmet | None:
+    """What the profile has against this wish."""
     profile = PROFILES.get(command.profile)
     if profile is None:
         return Unmet("unknown_profile", f"there is no profile {command.profile!r}")
-    if command.delivery not in (None, "pull", "push"):
-        return Unmet("bad_value", "delivery must be pull or push")
+    if command.delivery not in (None, *profile.deliveries):
+        ways = " or ".join(profile.deliveries)
+        return Unmet("bad_value", f"delivery of a job of profile {profile.name} is {ways}")
     if profile.allowed_is_fixed and command.allowed not in (None, profile.allowed):
         return Unmet("runs_once", f"a job of profile {profile.name} runs once; do not set allowed")
     for field in ("allowed", "losses_allowed"):
         value = getattr(command, field)
         if value is not None and value < 1:
             return Unmet("bad_value", f"{field} must be at least 1")
-    return _unfit_limits(command.deadlines or profile.deadlines)
+    return None if command.rerun_of is None else _unrepeatable(profile, ctx)
 
 
-def _unfit_limits(limits: Deadlines) -> Unmet | None:
-    for field in ("available_us", "pending_us", "active_us"):
-        value = getattr(limits, field)
-        if value is not None and value <= 0:
-            return Unmet("bad_value", f"{field} must be positive, or None for no limit")
+def _unrepeatable(profile: Profile, ctx: Context) -> Unmet | None:
+    if profile.again is Again.NEVER:
+        return Unmet("never_again", f"a job of profile {profile.name} is not run again by itself")
+    if not ctx.reason:
+        return Unmet("reason_needed", "say why it is to run again")
     return None
 
 

@@ -1,7 +1,7 @@
 """What a job's event must carry to be believed, asked of histories long after the decision.
 
-Deciding cannot forget any of this; whoever edits a history can. Only what the record itself tells
-is asked again: a lease row, a gate or a profile may have changed since.
+Deciding cannot forget any of this; whoever edits a history can. Only what the history itself tells
+is asked again: a lease row, a gate or a row of the profile table may have changed since.
 """
 
 from __future__ import annotations
@@ -9,34 +9,68 @@ from __future__ import annotations
 from detent.lifecycle.event import By, Charge, Event
 from detent.lifecycle.job.guards import GUARDS
 from detent.lifecycle.job.record import Context, Job
-from detent.lifecycle.job.table import ENDED, JOB, TIMED, JobEvent, JobState
+from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
 from detent.lifecycle.machine import Transition
+from detent.lifecycle.profile import PROFILES, Delivery
 
 __all__ = ["doubted"]
 
-_E = JobEvent
-_CARRIED: dict[str, tuple[str, ...]] = {
-    _E.ENQUEUE: ("made", "queue", "priority", "held"),
-    _E.CLAIM: ("lease", "holder", "wire"),
-    _E.DISPATCH: ("lease", "holder", "wire"),
-    _E.FAIL: ("code",),
-    _E.TIME_OUT: ("code",),
-    _E.REFUSE: ("code",),
-    _E.LOSE: ("code",),
-    _E.CANCEL_REQUESTED: ("force_at",),
-    _E.ACTIVATED: ("place",),
-    _E.MOVED: ("queue", "place"),
-    _E.REPRIORITISED: ("priority",),
-    _E.RESCHEDULED: ("run_at",),
-    _E.RECEIVED: ("start_us",),
-    _E.CHECKPOINTED: ("digest",),
-    _E.ANNOTATED: ("digest",),
+_E, _C = JobEvent, Cause
+_ALWAYS = frozenset(
+    ("tenant", "record", "version", "at", "name", "source", "target", "actor", "actor_id")
+) | {"command_id", "kind", "reason"}
+
+# What an event of that name carries: what it must, and what it may besides.
+_CARRIED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    _E.ENQUEUE: (("made", "queue", "priority", "held"), ("place", "run_at", "cause")),
+    _E.DUE: (("place",), ()),
+    _E.CLAIM: (("lease", "holder", "wire"), ("lease_us",)),
+    _E.DISPATCH: (("lease", "holder", "wire"), ("lease_us",)),
+    _E.ACKNOWLEDGE: ((), ()),
+    _E.COMPLETE: (("cause",), ("digest",)),
+    _E.FAIL: (("code", "charged"), ("digest", "cause", "run_at", "delay_us")),
+    _E.TIME_OUT: (("code", "charged"), ("cause", "run_at", "delay_us")),
+    _E.REFUSE: (("code", "charged"), ("cause", "run_at", "delay_us")),
+    _E.LOSE: (("code", "charged"), ("cause", "run_at", "delay_us")),
+    _E.SNOOZE: (("run_at",), ()),
+    _E.HAND_BACK: (("run_at",), ()),
+    _E.EXPIRE: (("cause", "code"), ()),
+    _E.DROP: (("cause", "code"), ()),
+    _E.CANCEL: (("cause",), ("code", "digest")),
+    _E.CANCEL_REQUESTED: (("force_at",), ()),
+    _E.CANCEL_SEEN: ((), ()),
+    _E.INTERRUPTED: ((), ()),
+    _E.HELD: ((), ()),
+    _E.ACTIVATED: (("place",), ()),
+    _E.REPRIORITISED: (("priority",), ()),
+    _E.RESCHEDULED: (("run_at",), ()),
+    _E.MOVED: (("queue", "place"), ()),
+    _E.CHECKPOINTED: (("digest",), ()),
+    _E.RECEIVED: (("start_us",), ()),
+    _E.ANNOTATED: (("digest",), ()),
+    _E.ERASED: ((), ()),
 }
 _ENTRY: dict[str, tuple[str, ...]] = {
     JobState.AVAILABLE: ("place",),
-    **dict.fromkeys(TIMED, ("run_at",)),
-    **dict.fromkeys(ENDED, ("cause",)),
+    JobState.SCHEDULED: ("run_at",),
+    JobState.RETRYABLE: ("run_at",),
+    **dict.fromkeys(JOB.terminal, ("cause",)),
 }
+_WORDS: dict[str, tuple[Cause, ...]] = {
+    _E.ENQUEUE: (_C.RERUN,),
+    _E.COMPLETE: (_C.SUCCEEDED,),
+    _E.FAIL: (_C.EXHAUSTED, _C.NOT_RETRYABLE, _C.DISCARD_ASKED, _C.DEAD_LETTER_ASKED),
+    _E.TIME_OUT: (_C.EXHAUSTED, _C.NOT_RETRYABLE, _C.DISCARD_ASKED, _C.DEAD_LETTER_ASKED),
+    _E.REFUSE: (_C.EXHAUSTED, _C.NOT_RETRYABLE, _C.DISCARD_ASKED, _C.DEAD_LETTER_ASKED),
+    _E.LOSE: (_C.EXHAUSTED, _C.POISON),
+    _E.EXPIRE: (_C.TTL, _C.DEADLINE),
+    _E.DROP: (_C.OVERFLOW, _C.QUEUE_DELETED),
+    _E.CANCEL: (
+        *(_C.REQUESTED, _C.REPLACED, _C.WORKFLOW, _C.CONFIRMED, _C.KILLED, _C.ABANDONED),
+        *(_C.FORCED, _C.FAIL, _C.SNOOZE, _C.TIME_OUT, _C.LOSE, _C.HAND_BACK),
+    ),
+}
+_CALLED_OFF = frozenset({_C.REQUESTED, _C.REPLACED, _C.WORKFLOW})
 _CHARGES: dict[str, tuple[Charge, ...]] = {
     _E.FAIL: (Charge.FAILURE,),
     _E.TIME_OUT: (Charge.FAILURE,),
@@ -48,37 +82,105 @@ _OF_THE_RECORD = ("pull", "push", "open", "not_cancelling", "asked", "asked_if_w
 
 def doubted(job: Job | None, event: Event) -> str | None:
     """Why this event, though declared, cannot have been decided on this record; or `None`."""
-    return _lacking(event) or _mischarged(job, event) or _unguarded(job, event)
+    fault = _lacking(event) or _excess(event) or _misnamed(event) or _misborn(event)
+    if fault is not None or job is None:
+        return fault
+    return (
+        _mischarged(job, event)
+        or _unguarded(job, event)
+        or _repeated(job, event)
+        or _untimely(job, event)
+    )
 
 
 def _lacking(event: Event) -> str | None:
-    needed = (*_CARRIED.get(event.name, ()), *_ENTRY.get(event.target or "", ()))
+    needed = (*_CARRIED[event.name][0], *_ENTRY.get(event.target or "", ()))
+    if event.wire:
+        needed = (*needed, "lease_us")
+    if event.target == JobState.RETRYABLE and event.name in _CHARGES:
+        needed = (*needed, "delay_us")
     missing = [field for field in needed if getattr(event, field) is None]
+    if not event.command_id:
+        missing.append("command_id")
     return f"it does not carry {', '.join(missing)}" if missing else None
 
 
-def _mischarged(job: Job | None, event: Event) -> str | None:
-    """A charge belongs to the event, and what is used up does not go back to waiting."""
-    charges = _CHARGES.get(event.name)
-    if charges is None:
-        return None if event.charged is None else f"{event.name} charges nothing"
-    if event.charged not in charges:
-        return f"{event.name} charges {' or '.join(charges)}, not {event.charged}"
-    if job is None or event.target != JobState.RETRYABLE:
-        return None
-    if event.charged.failures and job.failures + 1 >= job.allowed:
-        return f"failure {job.failures + 1} of {job.allowed} is final"
-    if event.charged is Charge.LOSS and job.losses + 1 >= job.losses_allowed:
-        return f"loss {job.losses + 1} of {job.losses_allowed} is final"
+def _excess(event: Event) -> str | None:
+    must, may = _CARRIED[event.name]
+    for field in event.__struct_fields__:
+        known = field in _ALWAYS or field in must or field in may
+        if not known and getattr(event, field) is not None:
+            return f"{event.name} carries no {field}"
     return None
 
 
-def _unguarded(job: Job | None, event: Event) -> str | None:
+def _misnamed(event: Event) -> str | None:
+    if event.cause is not None and event.cause not in _WORDS.get(event.name, ()):
+        return f"{event.cause} is not why a job would {event.name}"
+    charges = _CHARGES.get(event.name)
+    if charges is not None and event.charged not in charges:
+        return f"{event.name} charges {' or '.join(charges)}, not {event.charged}"
+    return None
+
+
+def _misborn(event: Event) -> str | None:
+    made = event.made
+    if made is None:
+        return None
+    if made.profile not in PROFILES or made.delivery not in tuple(Delivery):
+        return f"nothing is made with profile {made.profile} and delivery {made.delivery}"
+    if made.allowed < 1 or made.losses_allowed < 1:
+        return "nothing is made that may not even be tried once"
+    if (made.rerun_of is None) != (event.cause is None):
+        return "a rerun names the job it repeats, and says that it is one"
+    return None
+
+
+def _mischarged(job: Job, event: Event) -> str | None:
+    """What is used up does not go back to waiting, and only what is used up is poison."""
+    if event.charged is None:
+        return None
+    failures = job.failures + event.charged.failures
+    losses = job.losses + event.charged.losses
+    if event.cause == _C.POISON and losses < job.losses_allowed:
+        return f"loss {losses} of {job.losses_allowed} is not final"
+    if event.target != JobState.RETRYABLE:
+        return None
+    if event.charged.failures and failures >= job.allowed:
+        return f"failure {failures} of {job.allowed} is final"
+    if event.charged is Charge.LOSS and losses >= job.losses_allowed:
+        return f"loss {losses} of {job.losses_allowed} is final"
+    return None
+
+
+def _unguarded(job: Job, event: Event) -> str | None:
     found = JOB.fire(event.source, event.name, event.target, event.actor)
-    if job is None or not isinstance(found, Transition):
+    if not isinstance(found, Transition):
         return None
     ctx = Context(By(event.actor, event.actor_id), event.command_id)
     for guard in found.guards:
         if guard in _OF_THE_RECORD and (unmet := GUARDS[guard](job, None, event.at, ctx)):
             return unmet.detail
+    return None
+
+
+def _repeated(job: Job, event: Event) -> str | None:
+    """What is so already is no event."""
+    is_so = {
+        _E.HELD: job.held,
+        _E.CANCEL_REQUESTED: job.cancel_at is not None,
+        _E.RECEIVED: job.received_at is not None,
+        _E.ERASED: job.erased_at is not None,
+    }
+    return f"it was {event.name} before" if is_so.get(JobEvent(event.name)) else None
+
+
+def _untimely(job: Job, event: Event) -> str | None:
+    if event.name == _E.DUE and job.run_at is not None and event.at < job.run_at:
+        return "it became due before its time"
+    if event.name == _E.DUE and job.returned_by == _E.HAND_BACK and event.place != job.place:
+        return "a job that was handed back keeps its place"
+    runs = event.name == _E.CANCEL and job.state is JobState.ACTIVE
+    if runs and job.cancel_at is None and event.cause not in _CALLED_OFF:
+        return f"{event.cause} follows only from a cancel request"
     return None

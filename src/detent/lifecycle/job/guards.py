@@ -67,7 +67,7 @@ def _lease(job: Job, command: object, now: int, ctx: Context) -> Unmet | None:
     named = getattr(command, "lease", None)
     if named is not None:
         return None if named == job.lease else lease_ended(job)
-    if not job.wire:
+    if job.lease is None or not job.wire:
         return Unmet("lease_required", "it is held by a worker whose reports must name their lease")
     holder = getattr(command, "holder", None)
     if holder is None or holder == job.holder:
@@ -78,7 +78,8 @@ def _lease(job: Job, command: object, now: int, ctx: Context) -> Unmet | None:
 def lease_ended(job: Job) -> Unmet:
     """The answer to a report under a lease that is over: who holds it now, or how it ended."""
     why = job.cause or job.returned_by
-    now = f"held by {job.holder}" if job.lease else f"{job.state} ({why})"
+    ended = f"{job.state} ({why})" if why else job.state
+    now = f"held by {job.holder}" if job.lease else ended
     return Unmet("lease_ended", f"that lease has ended; the job is now {now}")
 
 

@@ -83,7 +83,7 @@ def matrix() -> tuple[Cell, ...]:
 
 def _ask(job: Job, command: Any, by: By) -> Cell:
     lease = _LOST if isinstance(command, c.Lose) else _ALIVE
-    answer = decide(job, command, _NOW, Context(by, "matrix", lease=lease, verdict=_TRY_AGAIN))
+    answer = decide(job, command, _NOW, Context(by, "matrix", 1, lease, verdict=_TRY_AGAIN))
     cancelling = job.cancel_at is not None
     cell = Cell(job.profile, job.state, cancelling, type(command).__name__, by.kind)
     if isinstance(answer, Accepted):

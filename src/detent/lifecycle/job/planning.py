@@ -1,8 +1,8 @@
 """What each command asks of the table: one planner per command, choosing the event and the target.
 
 A planner looks at the job and says "this event, to that target, with these facts"; whether that is
-legal is the table's business. Where a command cannot even be put as a question it answers with the
-unmet condition, and where there is nothing to do with `None`.
+legal is the table's business. A plan with nothing left to do is idle: it is asked all the same, so
+that only who may do a thing hears that it is done already.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from detent.errors import BadPolicy
 from detent.lifecycle.event import Charge
 from detent.lifecycle.job import commands as c
 from detent.lifecycle.job.guards import GUARDS, Unmet
@@ -19,11 +20,13 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import (
     CANCEL_GRACE_US,
     HEARTBEAT_LEASE_US,
+    POISON_CODE,
     PROFILES,
     CancelMode,
 )
+from detent.lifecycle.retry import Verdict
 
-__all__ = ["PLANNERS", "Plan", "Planned", "plan_force", "plan_time_out"]
+__all__ = ["PLANNERS", "Plan", "Planned", "called_off", "plan_force", "plan_loss", "plan_time_out"]
 
 
 class Plan(NamedTuple):
@@ -32,9 +35,10 @@ class Plan(NamedTuple):
     event: JobEvent
     target: JobState | None
     facts: dict[str, Any]
+    idle: bool = False
 
 
-Planned: TypeAlias = Plan | Unmet | None
+Planned: TypeAlias = Plan | Unmet
 _CALLED_OFF = frozenset({Cause.REQUESTED, Cause.REPLACED, Cause.WORKFLOW})
 _ENDED_BY_WORKER = frozenset({Cause.CONFIRMED, Cause.KILLED, Cause.ABANDONED})
 _DROPPED = frozenset({Cause.OVERFLOW, Cause.QUEUE_DELETED})
@@ -63,11 +67,8 @@ def _acknowledge(job: Job, command: c.Acknowledge, now: int, ctx: Context) -> Pl
 
 
 def _receive(job: Job, command: c.Receive, now: int, ctx: Context) -> Planned:
-    if command.start_us <= 0:
-        return _bad("start_us", "must be a positive number of microseconds")
-    if job.received_at is not None:
-        return None
-    return Plan(JobEvent.RECEIVED, None, {"start_us": command.start_us})
+    known = job.received_at is not None
+    return Plan(JobEvent.RECEIVED, None, {"start_us": command.start_us}, idle=known)
 
 
 def _complete(job: Job, command: c.Complete, now: int, ctx: Context) -> Planned:
@@ -77,8 +78,6 @@ def _complete(job: Job, command: c.Complete, now: int, ctx: Context) -> Planned:
 
 def _fail(job: Job, command: c.Fail, now: int, ctx: Context) -> Planned:
     facts = {"code": command.code, "digest": command.digest}
-    if job.cancel_at is not None and _has_tries_left(job, ctx):
-        return _cancelled(JobEvent.FAIL, code=command.code)
     return _failed(job, JobEvent.FAIL, now, ctx, facts)
 
 
@@ -87,23 +86,28 @@ def _refuse(job: Job, command: c.Refuse, now: int, ctx: Context) -> Planned:
 
 
 def plan_time_out(job: Job, now: int, ctx: Context) -> Plan:
-    """The limit of its state has passed: a charged failure, unless it was being called off."""
+    """The limit of its state has passed: a charged failure."""
     code = PROFILES[job.profile].code(job.state, JobEvent.TIME_OUT)
-    if job.cancel_at is not None:
-        return _cancelled(JobEvent.TIME_OUT, code=code)
     return _failed(job, JobEvent.TIME_OUT, now, ctx, {"code": code})
 
 
-def _has_tries_left(job: Job, ctx: Context) -> bool:
-    return ctx.verdict.retry and job.failures + 1 < job.allowed
-
-
 def _failed(job: Job, event: JobEvent, now: int, ctx: Context, facts: dict[str, Any]) -> Plan:
+    verdict = _verdict(ctx)
     facts["charged"] = Charge.FAILURE
-    if _has_tries_left(job, ctx):
-        return _waiting(event, now, ctx.verdict.delay_us, facts)
-    facts["cause"] = ctx.verdict.cause or Cause.EXHAUSTED
+    if verdict.retry and job.failures + 1 < job.allowed:
+        return _waiting(event, now, verdict.delay_us, facts)
+    # The policy's word for why is the stronger one; without it, the count decided.
+    facts["cause"] = Cause(verdict.cause) if verdict.cause else Cause.EXHAUSTED
     return Plan(event, JobState.DISCARDED, facts)
+
+
+def _verdict(ctx: Context) -> Verdict:
+    if ctx.verdict is None or ctx.verdict.delay_us < 0:
+        raise BadPolicy(
+            "a failure is decided with the verdict of the retry policy; ask retry.judge first",
+            field="verdict",
+        )
+    return ctx.verdict
 
 
 def _waiting(event: JobEvent, now: int, delay_us: int, facts: dict[str, Any]) -> Plan:
@@ -113,40 +117,39 @@ def _waiting(event: JobEvent, now: int, delay_us: int, facts: dict[str, Any]) ->
 
 
 def _lose(job: Job, command: c.Lose, now: int, ctx: Context) -> Planned:
-    # Checked here as well, because the edge of a job being called off knows no lease_over guard.
-    if unmet := GUARDS["lease_over"](job, command, now, ctx):
-        return unmet
+    return plan_loss(job, now, ctx, command.code)
+
+
+def plan_loss(job: Job, now: int, ctx: Context, code: str | None = None) -> Plan:
+    """Its holder is gone: what that costs is the profile's business."""
     profile = PROFILES[job.profile]
-    code = command.code or profile.codes.get((job.state, JobEvent.LOSE))
-    if job.cancel_at is not None:
-        return _cancelled(JobEvent.LOSE, code=code)
+    code = code or profile.codes.get((job.state, JobEvent.LOSE))
     facts: dict[str, Any] = {"code": code, "charged": profile.loss}
     if profile.loss is Charge.BOTH:
         if job.failures + 1 >= job.allowed:
             return Plan(JobEvent.LOSE, JobState.DISCARDED, {**facts, "cause": Cause.EXHAUSTED})
     elif job.losses + 1 >= job.losses_allowed:
-        poison = {"code": "POISON", "cause": Cause.POISON}
+        poison = {"code": POISON_CODE, "cause": Cause.POISON}
         return Plan(JobEvent.LOSE, JobState.DISCARDED, {**facts, **poison})
     return _waiting(JobEvent.LOSE, now, 0, facts)
 
 
 def _snooze(job: Job, command: c.Snooze, now: int, ctx: Context) -> Planned:
-    if command.delay_us < 0:
-        return _bad("delay_us", "must not be negative")
-    if job.cancel_at is not None:
-        return _cancelled(JobEvent.SNOOZE)
     return Plan(JobEvent.SNOOZE, JobState.RETRYABLE, {"run_at": now + command.delay_us})
 
 
 def _hand_back(job: Job, command: c.HandBack, now: int, ctx: Context) -> Planned:
-    if job.cancel_at is not None:
-        return _cancelled(JobEvent.HAND_BACK)
     return Plan(JobEvent.HAND_BACK, JobState.RETRYABLE, {"run_at": now})
 
 
-def _cancelled(word: JobEvent, code: str | None = None) -> Plan:
-    """However a job ends after a cancel request, it ends cancelled and pays nothing for it."""
-    return Plan(JobEvent.CANCEL, JobState.CANCELLED, {"cause": Cause(word.value), "code": code})
+def called_off(plan: Plan) -> Plan:
+    """However else a job would have left its worker, it ends cancelled and pays nothing for it."""
+    facts = {
+        "cause": Cause(plan.event.value),
+        "code": plan.facts.get("code"),
+        "digest": plan.facts.get("digest"),
+    }
+    return Plan(JobEvent.CANCEL, JobState.CANCELLED, facts)
 
 
 def _cancel(job: Job, command: c.Cancel, now: int, ctx: Context) -> Planned:
@@ -156,13 +159,14 @@ def _cancel(job: Job, command: c.Cancel, now: int, ctx: Context) -> Planned:
         return Unmet("force_is_for_system", "only the system may cancel without asking the worker")
     cooperative = PROFILES[job.profile].cancel is CancelMode.COOPERATIVE
     if job.state is JobState.ACTIVE and cooperative and not command.force:
-        return None if job.cancel_at is not None else _ask(job, now)
+        return _ask(job, now)
     return Plan(JobEvent.CANCEL, JobState.CANCELLED, {"cause": command.cause})
 
 
 def _ask(job: Job, now: int) -> Plan:
     force_at = now + CANCEL_GRACE_US + (job.lease_us or HEARTBEAT_LEASE_US)
-    return Plan(JobEvent.CANCEL_REQUESTED, None, {"force_at": force_at})
+    asked = job.cancel_at is not None
+    return Plan(JobEvent.CANCEL_REQUESTED, None, {"force_at": force_at}, idle=asked)
 
 
 def plan_force(job: Job, now: int, ctx: Context) -> Plan:
@@ -173,6 +177,10 @@ def plan_force(job: Job, now: int, ctx: Context) -> Plan:
 def _confirm_cancel(job: Job, command: c.ConfirmCancel, now: int, ctx: Context) -> Planned:
     if command.cause not in _ENDED_BY_WORKER:
         return _bad("cause", f"must be one of {_listed(_ENDED_BY_WORKER)}")
+    if ctx.by.kind is Actor.USER:
+        return Unmet("wrong_actor", "only its worker can say that the run has ended")
+    if unmet := GUARDS["asked"](job, command, now, ctx):
+        return unmet
     return Plan(JobEvent.CANCEL, JobState.CANCELLED, {"cause": command.cause})
 
 
@@ -185,9 +193,7 @@ def _interrupt(job: Job, command: c.Interrupt, now: int, ctx: Context) -> Planne
 
 
 def _hold(job: Job, command: c.Hold, now: int, ctx: Context) -> Planned:
-    if job.held and job.ended_at is None:
-        return None
-    return Plan(JobEvent.HELD, None, {})
+    return Plan(JobEvent.HELD, None, {}, idle=job.held)
 
 
 def _activate(job: Job, command: c.Activate, now: int, ctx: Context) -> Planned:
@@ -195,21 +201,18 @@ def _activate(job: Job, command: c.Activate, now: int, ctx: Context) -> Planned:
 
 
 def _reprioritise(job: Job, command: c.Reprioritise, now: int, ctx: Context) -> Planned:
-    if command.priority == job.priority and job.ended_at is None:
-        return None
-    return Plan(JobEvent.REPRIORITISED, None, {"priority": command.priority})
+    same = command.priority == job.priority
+    return Plan(JobEvent.REPRIORITISED, None, {"priority": command.priority}, idle=same)
 
 
 def _reschedule(job: Job, command: c.Reschedule, now: int, ctx: Context) -> Planned:
-    if command.run_at == job.run_at:
-        return None
-    return Plan(JobEvent.RESCHEDULED, None, {"run_at": command.run_at})
+    same = command.run_at == job.run_at
+    return Plan(JobEvent.RESCHEDULED, None, {"run_at": command.run_at}, idle=same)
 
 
 def _move(job: Job, command: c.Move, now: int, ctx: Context) -> Planned:
-    if command.queue == job.queue and job.ended_at is None:
-        return None
-    return Plan(JobEvent.MOVED, None, {"queue": command.queue, "place": ctx.place})
+    facts = {"queue": command.queue, "place": ctx.place}
+    return Plan(JobEvent.MOVED, None, facts, idle=command.queue == job.queue)
 
 
 def _checkpoint(job: Job, command: c.Checkpoint, now: int, ctx: Context) -> Planned:
@@ -221,7 +224,7 @@ def _annotate(job: Job, command: c.Annotate, now: int, ctx: Context) -> Planned:
 
 
 def _erase(job: Job, command: c.Erase, now: int, ctx: Context) -> Planned:
-    return None if job.erased_at is not None else Plan(JobEvent.ERASED, None, {})
+    return Plan(JobEvent.ERASED, None, {}, idle=job.erased_at is not None)
 
 
 def _drop(job: Job, command: c.Drop, now: int, ctx: Context) -> Planned:

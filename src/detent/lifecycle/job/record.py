@@ -28,8 +28,8 @@ __all__ = [
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job's lifecycle, whole: everything here is rebuilt by folding its events.
 
-    `lease` is set exactly while the job is pending or active; `holder` and `wire` then say who
-    holds it and how, and afterwards who held it last. `run_at` is set exactly while it is scheduled
+    `lease` is set exactly while the job is pending or active; `holder` then says who holds it, and
+    afterwards who held it last; `wire` is how. `run_at` is set exactly while it is scheduled
     or retryable. `ready_at` is when the limit of `available` last began to run. `previous` is the
     state before the last move; `returned_by` is the event that last brought it back from a worker's
     hands, until it is taken again; `cause` says why it ended.
@@ -66,6 +66,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     lease_us: int | None = None
     enqueued_at: int | None = None
     ready_at: int | None = None
+    activated_at: int | None = None
     claimed_at: int | None = None
     started_at: int | None = None
     received_at: int | None = None
@@ -103,23 +104,23 @@ class Gate(msgspec.Struct, frozen=True):
 OPEN = Gate()
 SETTLED_BY = By(Actor.SYSTEM, "settle")
 """Who moves a job on when a move leaves it already due, expired or without a queue."""
-_RETRY_NOW = Verdict(retry=True, delay_us=0, cause=None)
 
 
 class Context(msgspec.Struct, frozen=True):
     """Everything a decision may look at besides the job, the command and the time.
 
     A `lease` of `None` means that the row was not looked at; a row that is missing in the store
-    is handed in as a lost one. `place` is the next queue position, `verdict` what the retry policy
-    says should the job's attempt turn out to have failed.
+    is handed in as a lost one. `place` is the next queue position, needed wherever the job may
+    become available; `verdict` is what the retry policy says, needed wherever an attempt may turn
+    out to have failed. `gate` is that of the queue the job will stand in.
     """
 
     by: By
     command_id: str
-    place: int = 0
+    place: int | None = None
     lease: Lease | None = None
     gate: Gate = OPEN
-    verdict: Verdict = _RETRY_NOW
+    verdict: Verdict | None = None
     reason: str | None = None
 
 

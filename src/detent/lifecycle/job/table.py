@@ -162,7 +162,7 @@ JOB = Machine(
             _S.RETRYABLE,
             _WORKER,
             "The handler asks to be run later; no charge.",
-            ("lease", "not_cancelling", "may_return"),
+            ("lease", "may_return", "not_cancelling"),
         ),
         Edge(
             _E.TIME_OUT,
@@ -232,7 +232,7 @@ JOB = Machine(
             _S.RETRYABLE,
             _HOLDER,
             "Its holder gives it back unharmed, as on a deploy; it keeps its place.",
-            ("lease", "not_cancelling", "may_return"),
+            ("lease", "may_return", "not_cancelling"),
         ),
         Edge(
             _E.HAND_BACK,
@@ -327,7 +327,7 @@ JOB = Machine(
         Guard("holder_alive", "the lease of whoever takes it is alive"),
         Guard("lease", "a worker's word counts only under the lease of record"),
         Guard("lease_over", "the lease has ended or its holder is marked lost"),
-        Guard("not_cancelling", "after a cancel request a job never returns to waiting"),
+        Guard("not_cancelling", "after a cancel request it is cancelled instead, at no charge"),
         Guard("may_return", "the profile lets a started job go back unharmed"),
         Guard("cancellable", "the profile lets this actor call off a single job"),
         Guard("asked", "a cancel was requested"),

@@ -160,6 +160,7 @@ CATEGORIES: dict[str, Category] = {
     "ENGINE_DISCONNECTED": Category.SYSTEM,
     "ENGINE_NOT_RESPONDING": Category.SYSTEM,
     "JOB_TIMEOUT": Category.SYSTEM,
+    "INTERRUPTED": Category.SYSTEM,
     "OUT_OF_MEMORY": Category.SYSTEM,
     "NETWORK": Category.SYSTEM,
     "POISON": Category.SYSTEM,

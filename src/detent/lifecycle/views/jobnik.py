@@ -1,7 +1,8 @@
 """How Jobnik sees a job (a task, there), its step (a stage) and its workflow (a job).
 
-Jobnik knows no cancelled task: a task that is cancelled with its stage keeps the word it had. It
-knows no offer either: a task is in progress from the moment somebody has it.
+Jobnik knows no cancelled task: one that is cancelled while it waits keeps the word it had, one that
+is cancelled in somebody's hands has failed. It knows no offer either: a task is in progress from
+the moment somebody has it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ __all__ = [
 _S = JobState
 _TAKEN_BEFORE = When("claimed before", lambda job: job.attempt > 0)
 _ENDED_IN_HANDS = When("cancelled while somebody had it", lambda job: job.previous in IN_HANDS)
-_FINISHED = When("COMPLETED or FAILED", lambda job: job.state in (_S.COMPLETED, _S.DISCARDED))
+_FINISHED = When(
+    "COMPLETED or FAILED",
+    lambda job: job.state in (_S.COMPLETED, _S.DISCARDED) or job.previous in IN_HANDS,
+)
 
 JOBNIK = View(
     name=ViewName.JOBNIK,
     title="Jobnik tasks",
     words=(
         Word("IN_PROGRESS", (_S.PENDING, _S.ACTIVE)),
-        Word("IN_PROGRESS", (_S.CANCELLED,), _ENDED_IN_HANDS),
+        Word("FAILED", (_S.CANCELLED,), _ENDED_IN_HANDS),
         Word("RETRIED", (_S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED), _TAKEN_BEFORE),
         Word("PENDING", (_S.SCHEDULED, _S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED)),
         Word("COMPLETED", (_S.COMPLETED,)),

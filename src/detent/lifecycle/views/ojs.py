@@ -74,6 +74,7 @@ OJS = View(
         Field("created_at", "created_at"),
         Field("scheduled_at", "run_at", _SCHEDULED),
         Field("expires_at", "expires_at"),
+        Field("activated_at", "activated_at"),
         Field("enqueued_at", "enqueued_at", _ENTERED),
         Field("started_at", "started_at", _STARTED),
         Field("completed_at", "ended_at", _RUN_ENDED_IT),

@@ -33,7 +33,12 @@ def ill_formed(command: c.Command, now: int, ctx: Context) -> Unmet | None:
 
 
 def ill_timed(now: int, ctx: Context) -> Unmet | None:
-    """The same for the time and for whoever asks."""
+    """The same for the time and for whoever asks; what is usual is told at a glance."""
+    usual = ctx.reason is None and ctx.command_id.isascii() and ctx.by.id.isascii()
+    if usual and 0 < len(ctx.command_id) <= NAME_MAX >= len(ctx.by.id):
+        place = ctx.place
+        if 0 <= now <= INSTANT_MAX and (place is None or 0 <= place <= INSTANT_MAX):
+            return None
     for field, value, rule in (
         ("now", now, _instant),
         ("place", ctx.place, _instant_or_none),

@@ -31,10 +31,10 @@ run: $(READY) ## show the lifecycles of jobs, workflows, steps and workers
 	@$(BIN)/python -m detent lifecycle
 
 test: $(READY) ## run all tests with coverage; ARGS="..." is handed to pytest instead
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--cov)
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 2 --cov)
 
 test-fast: $(READY) ## run the tests that take no time
-	@$(BIN)/python -m pytest -q -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -q -m "not slow" $(if $(ARGS),$(ARGS),-n 2)
 
 check: $(READY) ## format, lint, types, layers, generated files, house rules, documentation
 	$(BIN)/ruff format --check

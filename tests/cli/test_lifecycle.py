@@ -235,6 +235,49 @@ def test_a_reader_that_goes_away_is_no_error(style: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that only Linux has")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("lifecycle",),
+        ("lifecycle", "job", "-f", "svg"),
+        ("lifecycle", "--help"),
+        ("--help",),
+        ("--version",),
+        (),
+    ],
+)
+def test_a_full_device_is_told_in_one_line(args: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run(sys.executable, "-m", "detent", *args, stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == b"Error: cannot write to standard output: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("job", 12), ("worker", 30), ("job", 60), ("step", 72)]
+)
+def test_no_word_is_broken_however_narrow_the_terminal(name: str, width: int) -> None:
+    sent = re.sub(r"\x1b\[[0-9;]*m", "", on_terminal("lifecycle", name, COLUMNS=str(width)))
+    machine = MACHINES[name]
+    texts = [state.meaning for state in machine.states]
+    texts += [edge.meaning for edge in machine.edges] + list(machine.events)
+    texts += [one.meaning for one in machine.amendments]
+    expected = {word for text in texts for word in text.split()}
+    assert expected <= set(sent.split())
+    longest = max(map(len, expected)) + len("    ,")
+    assert max(map(len, sent.splitlines())) <= max(width, longest)
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_a_list() -> None:
+    sent = on_terminal("lifecycle", "job", COLUMNS="30", NO_COLOR="1")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", sent).replace("\r\n", "\n")
+    assert "╭" not in plain
+    first = MACHINES["job"].states[0]
+    assert f"state: {first.name}\n  phase: {first.phase}\n  meaning: " in plain
+    assert "╭" in on_terminal("lifecycle", "job", COLUMNS="80")
+
+
 @pytest.mark.parametrize("args", [("lifecycle",), ("--help",)])
 def test_an_ascii_terminal_is_no_error(args: tuple[str, ...]) -> None:
     sent = on_terminal(*args, PYTHONIOENCODING="ascii")

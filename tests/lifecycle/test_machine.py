@@ -30,10 +30,10 @@ NOTE = Amendment("note", ("on", "off"), (Actor.USER,), "Noted.")
 # Each table is frozen: a change here needs an ADR that says why, and a migration where the
 # database's constraints are generated from it.
 GOLDEN: dict[str, str] = {
-    "job": "0a179bb5906b1320916d471ae5e4fe0f18566097627e16747ad356cf79bb096b",
+    "job": "2b2fa6edb0a1354d0a744f8009bd9cac8c6d39c539334cb51ccff2c98310c7e6",
     "workflow": "3b5a392d8304db64ef16ec067d781dab8e881d5d3aae5764f57a14a33e2ba0de",
     "step": "bfc7174a0dad7a6f3c2f330dd403b6fc652a0b7c48f97670221d4907d48ea8c0",
-    "worker": "938ca5fc1871a5505871e193b0ca21f092eeaa8594d49589ee5c3c3662d648a9",
+    "worker": "ef3f3df24190b9c872a76e325bad771522ab4a1df513053406d82418455fa4cf",
 }
 
 
@@ -205,6 +205,35 @@ def test_the_fingerprint_covers_every_part_of_the_table() -> None:
             "a state that is not terminal has no way out",
             {"states": (ON, State("off", Phase.WAITING, ""))},
         ),
+        ("a state or an event has no name", {"states": (ON, OFF, State("", Phase.DONE, ""))}),
+        (
+            "a state or an event has no name",
+            {"edges": (BORN, STOP, Edge("", ("on",), "off", (Actor.USER,), ""))},
+        ),
+        (
+            "a state or an event has no name",
+            {"amendments": (Amendment("", ("on",), (Actor.USER,), ""),)},
+        ),
+        (
+            "no end can be reached from ['dim', 'dull']",
+            {
+                "states": (ON, OFF, State("dull", Phase.READY, ""), State("dim", Phase.READY, "")),
+                "edges": (
+                    BORN,
+                    STOP,
+                    Edge("d", ("on", "dull"), "dim", (Actor.USER,), ""),
+                    Edge("u", ("dim",), "dull", (Actor.USER,), ""),
+                ),
+            },
+        ),
+        (
+            "no end can be reached from ['on']",
+            {
+                "states": (ON,),
+                "edges": (BORN, Edge("k", ("on",), "on", (Actor.USER,), "")),
+                "amendments": (),
+            },
+        ),
     ],
 )
 def test_a_table_that_contradicts_itself_cannot_be_built(fault: str, changed: Any) -> None:
@@ -212,3 +241,28 @@ def test_a_table_that_contradicts_itself_cannot_be_built(fault: str, changed: An
         lamp(**changed)
     assert caught.value.message == f"machine lamp: {fault}"
     assert caught.value.fields == {"machine": "lamp"}
+
+
+@pytest.mark.parametrize("name", Machine.__slots__)
+def test_a_table_that_was_built_cannot_be_changed(name: str) -> None:
+    """All of a process share it: one careless line must not make every move illegal, or legal."""
+    machine = lamp()
+    before = getattr(machine, name)
+    with pytest.raises(AttributeError, match=f"a machine cannot be changed: {name}"):
+        setattr(machine, name, ())
+    with pytest.raises(AttributeError, match=f"a machine cannot be changed: {name}"):
+        delattr(machine, name)
+    assert getattr(machine, name) is before
+    assert isinstance(machine.fire("on", "stop", "off", Actor.USER), Transition)
+
+
+def test_a_table_can_be_built_only_once() -> None:
+    machine = lamp()
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        machine.__init__("lamp", states=(ON, OFF), edges=(BORN, STOP))  # type: ignore[misc]
+    assert machine.amendments == (NOTE,)
+
+
+def test_a_new_attribute_is_refused_too() -> None:
+    with pytest.raises(AttributeError, match="a machine cannot be changed: colour"):
+        setattr(lamp(), "colour", "red")  # noqa: B010 - the type checker knows better

@@ -266,6 +266,7 @@ class TestChangedProofs:
         place = {"block": 2, "index": 0}
         assert [
             facts_of(replace(PROOF, format="x")),
+            facts_of(replace(PROOF, blocks=(newest, replace(others[0], skip=""), *others[1:]))),
             facts_of(PROOF, "5a"),
             facts_of(replace(PROOF, blocks=(newest, *others[1:]))),
             facts_of(with_first(block=1)),
@@ -276,6 +277,7 @@ class TestChangedProofs:
             facts_of(replace(PROOF, entries=(first, second))),
         ] == [
             {"reason": "format", "format": "x"},
+            {"reason": "block", "block": 5},
             {"reason": "head", "head": "5a"},
             {"reason": "chain", "block": 4},
             {"reason": "entry", "block": 1, "index": 0},
@@ -339,6 +341,19 @@ class TestChangedProofs:
         for changes in ({"block": 7}, {"block": 1}, {"index": 3}, {"index": -1}):
             assert reason_of(with_first(**changes)) == "entry"
 
+    @pytest.mark.parametrize("field", ["root", "previous", "skip"])
+    @pytest.mark.parametrize("at", range(len(PROOF.blocks)))
+    def test_a_header_has_one_spelling(self, at: int, field: str) -> None:
+        blocks, old = list(PROOF.blocks), getattr(PROOF.blocks[at], field)
+        for other in ("A" + old[1:], old + "\n", old[:-1], "g" * 64, "", "\ud800", "\u0660" * 64):
+            blocks[at] = replace(PROOF.blocks[at], **{field: other})
+            proof = replace(PROOF, blocks=tuple(blocks))
+            assert facts_of(proof) == {"reason": "block", "block": blocks[at].number}
+
+    @pytest.mark.parametrize("text", ["\ud800", PROOF.entries[0].event + "\udfff"])
+    def test_a_text_without_bytes_was_never_sealed(self, text: str) -> None:
+        assert reason_of(with_first(event=text)) == "path"
+
     def test_a_path_has_one_spelling(self) -> None:
         path = PROOF.entries[0].path
         for other in (path[0].upper(), path[0] + " ", " " + path[0], path[0][:-2], "zz", ""):
@@ -380,28 +395,68 @@ class TestDishonestSealers:
             TEXT.replace('"at":10', '"at":10,"kind":"job"'),
             TEXT.replace('"at":10', '"at":10,"zoo":' + "[" * 100_000),
             TEXT.replace('"due"', '"\\u0064ue"'),
+            TEXT.replace('"due"', '"\\ud800"'),
+            TEXT.replace('"due"', '"\\udfff"'),
         ],
-        ids=range(12),
+        ids=range(14),
     )
     def test_any_other_spelling_is_no_event_even_when_it_is_sealed(self, text: str) -> None:
         assert facts_of(*sealed_text(text)) == {"reason": "event", "block": 1, "index": 0}
 
-    @pytest.mark.parametrize(("first_pos", "is_fine"), [(1, False), (2, True), (3, False)])
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"first_pos": 2},
+            {"previous": "0" * 63 + "1"},
+            {"skip": "0" * 63 + "1"},
+            {"root": "0" * 63 + "A"},
+        ],
+    )
+    def test_a_chain_begins_from_nothing(self, changes: dict[str, Any]) -> None:
+        """Whatever head is trusted: a block 1 of another shape has something before it."""
+        proof, _ = sealed_text(self.TEXT)
+        block = replace(proof.blocks[0], **changes)
+        found = facts_of(replace(proof, blocks=(block,)), head(block))
+        assert found == {"reason": "block", "block": 1}
+
+    @pytest.mark.parametrize("number", range(2, 9))
+    def test_no_block_skips_to_a_block_before_the_first(self, number: int) -> None:
+        log = Log(*([event(f"y{one}", 1)] for one in range(number)))
+        proof = log.prove(f"y{number - 1}")
+        last = replace(log.blocks[number], skip="1" * 64)
+        changed_proof = replace(proof, blocks=(last,))
+        if skip_of(number) == 0:
+            assert facts_of(changed_proof, head(last)) == {"reason": "block", "block": number}
+        else:
+            assert len(check(changed_proof, head(last))) == 1
+
+    @pytest.mark.parametrize(("first_pos", "is_fine"), [(3, False), (4, True), (5, True)])
+    def test_every_block_before_holds_an_event(self, first_pos: int, is_fine: bool) -> None:
+        log = Log(*([event(f"y{one}", 1)] for one in range(4)))
+        last = replace(log.blocks[4], first_pos=first_pos)
+        proof = replace(log.prove("y3"), blocks=(last,))
+        if is_fine:
+            assert check(proof, head(last)) == [event("y3", 1)]
+        else:
+            assert facts_of(proof, head(last)) == {"reason": "block", "block": 4}
+
+    @pytest.mark.parametrize(("first_pos", "is_fine"), [(2, False), (3, True), (4, False)])
     def test_neighbouring_blocks_leave_no_gap_and_do_not_overlap(
         self, first_pos: int, is_fine: bool
     ) -> None:
-        first = seal([leaf(event("x", 1))], None, None)
-        second = replace(seal([leaf(event("y", 1))], first, first), first_pos=first_pos)
-        proof = replace(sealed_text(self.TEXT)[0], blocks=(second, first))
+        log = Log([event("x", 1), event("z", 1)], [event("y", 1)])
+        second = replace(log.blocks[2], first_pos=first_pos)
+        proof = replace(log.prove("x"), blocks=(second, log.blocks[1]))
         if is_fine:
             assert check(proof, head(second)) == [event("x", 1)]
         else:
             assert facts_of(proof, head(second)) == {"reason": "chain", "block": 2}
 
-    @pytest.mark.parametrize(("first_pos", "is_fine"), [(5, False), (6, True), (7, True)])
+    @pytest.mark.parametrize(("first_pos", "is_fine"), [(6, False), (7, True), (8, True)])
     def test_a_skip_leaves_room_for_the_blocks_between(self, first_pos: int, is_fine: bool) -> None:
-        log = Log(*[[event("x", 1)], *([event(f"y{one}", 1)] for one in range(5))])
-        # Block 6 skips to block 3 at position 3; blocks 4 and 5 hold at least one event each.
+        first = [event("x", 1), event("z", 1)]
+        log = Log(*[first, *([event(f"y{one}", 1)] for one in range(5))])
+        # Block 6 skips to block 3 at position 4; blocks 4 and 5 hold at least one event each.
         last = replace(log.blocks[6], first_pos=first_pos)
         sealed = Sealed(log.blocks[3], log.leaves[3], ((0, event("y1", 1)),))
         proof = prove([sealed], {number: log.blocks[number] for number in (6, 3)})

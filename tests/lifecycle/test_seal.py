@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.errors import BadProof
+from detent.errors import BadHistory, BadProof
 from detent.lifecycle.event import Charge, Event, Made
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.seal import (
@@ -186,6 +186,18 @@ class TestCanonical:
             or not any(one.default is safe for safe in (msgspec.NODEFAULT, None, False, ()))
         }
         assert unsafe == {("Event", "kind")}
+
+    @pytest.mark.parametrize("half", ["\ud800", "ok \udfff ok"])
+    @pytest.mark.parametrize("field", ["actor_id", "reason", "record"])
+    def test_half_a_surrogate_pair_has_no_bytes_and_says_where_it_stands(
+        self, field: str, half: str
+    ) -> None:
+        event = msgspec.structs.replace(BORN, **{field: half})
+        for sealing in (canonical, leaf):
+            with pytest.raises(BadHistory, match="version 1: a text of this event") as caught:
+                sealing(event)
+            assert caught.value.fields == {"record": event.record, "version": 1}
+            assert caught.value.message.isascii()
 
     def test_enums_of_a_machine_are_sealed_as_their_words(self) -> None:
         class Word(StrEnum):

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
 from detent.errors import IllegalTransition
 from detent.lifecycle import worker as w
-from detent.lifecycle.event import WorkerFacts
+from detent.lifecycle.event import By, WorkerFacts
 from detent.lifecycle.machine import Actor, Refusal, Transition
-from detent.lifecycle.worker import Accepted, Cause, Governor, Health, Unchanged
+from detent.lifecycle.worker import (
+    Accepted,
+    Cause,
+    Ending,
+    Exit,
+    Governor,
+    Health,
+    Unchanged,
+)
 from detent.lifecycle.worker import WorkerState as S
+from detent.lifecycle.worker.guards import HOLDS
 from tests.lifecycle.worker_making import (
     AMENDMENTS,
     EDGES,
     HELD,
     START,
+    SYSTEM,
     TERMINAL,
     USER,
     WORKER,
@@ -129,8 +140,10 @@ def test_a_start_needs_a_slot_that_is_ready(state: S) -> None:
         event=edge,
         target="starting",
         actor="system",
-        detail="the guard slot_ready does not hold",
+        allowed=w.WORKER.refusal("", state, "", Actor.SYSTEM).allowed,
+        detail=("only if the slot is free, wanted and valid, and its supervisor is not stopping"),
     )
+    assert f"{edge} -> starting" in refused(answer).allowed
 
 
 def test_configuration_may_change_until_the_start() -> None:
@@ -147,6 +160,25 @@ def test_a_hold_names_its_governor_and_when_it_is_due() -> None:
     assert refused(w.move(born(), S.PENDING, order())).code == "not_governed"
     empty = w.Detail(facts=WorkerFacts())
     assert refused(w.move(born(), S.PENDING, order(), empty)).code == "not_governed"
+    assert refused(w.move(held, S.PENDING, order(), empty)).code == "not_governed"
+
+
+def test_a_hold_said_again_is_recorded_when_it_says_something_else() -> None:
+    """E2: governor and due time are what is true now, and the state was entered only once."""
+    held = done(w.hold(born(), Governor.RATE, START + 5, order())).instance
+    assert unchanged(w.hold(held, Governor.RATE, START + 5, order())) is held
+    assert unchanged(w.move(held, S.PENDING, order())) is held
+    assert unchanged(w.move(held, S.PENDING, order(), w.Detail(run_at=9))) is held
+    for governor, due in ((Governor.BREAKER, START + 5), (Governor.RATE, START + 9)):
+        answer = w.hold(held, governor, due, order(START + 1))
+        assert told(answer) == ["hold_changed"]
+        after = done(answer).instance
+        assert (after.governor, after.due_at) == (governor, due)
+        assert (after.state_at, after.updated_at) == (held.state_at, held.updated_at)
+        assert (after.version, after.last_at) == (held.version + 1, START + 1)
+        assert not w.faults(after)
+    unlimited = done(w.hold(held, Governor.RATE, None, order())).instance
+    assert (unlimited.governor, unlimited.due_at) == (Governor.RATE, None)
 
 
 @pytest.mark.parametrize("state", S)
@@ -168,7 +200,17 @@ def test_suspend_and_resume_are_idempotent_and_refused_elsewhere(state: S) -> No
 def test_what_cannot_go_quiet_is_not_suspended() -> None:
     """W-12."""
     one = at(S.RUNNING, suspendable=False)
-    assert refused(w.suspend(one, order())).code == "not_suspendable"
+    answer = refused(w.suspend(one, order(by=USER)))
+    assert answer.code == "not_suspendable"
+    assert answer.message == (
+        "worker: user may not suspend from running to suspended: only if the worker can go quiet"
+        " and come back. Allowed here for user: suspend -> suspended, stop -> stopping."
+    )
+
+
+def test_every_guard_of_the_table_can_be_asked() -> None:
+    """The supervisor's word is the one that no record can give again."""
+    assert {guard.name for guard in w.WORKER.guards} == {*HOLDS, "slot_ready"}
 
 
 @pytest.mark.parametrize("state", S)
@@ -220,16 +262,90 @@ def test_a_process_is_its_pid_and_its_birth() -> None:
     one = done(w.spawned(at(S.STARTING), 4711, START - 3, order())).instance
     assert (one.pid, one.process_at) == (4711, START - 3)
     assert refused(w.spawned(at(S.RUNNING), 1, 1, order())).event == "spawned"
+    assert done(w.spawned(at(S.STARTING), 1, 1, order())).instance.pid == 1
+
+
+@pytest.mark.parametrize("pid", [0, -1, -4711])
+def test_a_pid_is_positive(pid: int) -> None:
+    """To signal 0 or a negative number is to signal a whole group, perhaps our own."""
+    assert refused(w.spawned(at(S.STARTING), pid, START, order())).code == "not_identified"
+
+
+@pytest.mark.parametrize("pid", [4711, 4712])
+def test_an_instance_has_one_process(pid: int) -> None:
+    """An instance is one attempt: a second process would be a second attempt."""
+    one = done(w.spawned(at(S.STARTING), 4711, START, order())).instance
+    assert refused(w.spawned(one, pid, START, order())).code == "not_first_process"
 
 
 def test_a_composite_move_is_refused_from_where_the_record_stands() -> None:
-    """What lies between never happened: the refusal names created, not the pending after it."""
-    answer = refused(w.stop(born(), order(by=WORKER)))
-    assert (answer.code, answer.state, answer.event) == ("wrong_actor", "created", "cancel")
-    assert answer.allowed == ()
-    asked = refused(w.lose(at(S.SUSPENDED), order(by=USER)))
-    assert (asked.state, asked.event, asked.target) == ("suspended", "fail", "failed")
-    assert asked.allowed == ("resume -> running", "stop -> stopping")
+    """What lies between never happened: the refusal names suspended, not the running after it."""
+    answer = refused(w.end(at(S.SUSPENDED), Exit(Ending.UNSPAWNED), order()))
+    assert (answer.code, answer.state, answer.event) == ("bad_cause", "suspended", "fail")
+    assert answer.target == "failed"
+    assert answer.allowed == ("resume -> running", "stop -> stopping")
+    assert "it does not happen for spawn_error" in answer.message
+
+
+# What can be asked, by whom (written out by hand), and with which words it is refused.
+REQUESTS: dict[str, tuple[Callable[[w.Instance, w.Order], w.Answer], str, str | None]] = {
+    "start": (w.start, "user system", "starting"),
+    "hold": (lambda one, by: w.hold(one, Governor.RATE, None, by), "system", "pending"),
+    "spawned": (lambda one, by: w.spawned(one, 7, START, by), "system", None),
+    "ready": (w.ready, "worker system", "running"),
+    "suspend": (w.suspend, "user system", "suspended"),
+    "resume": (w.resume, "user system", "running"),
+    "health_changed": (
+        lambda one, by: w.change_health(one, one.health, by),
+        "worker system",
+        None,
+    ),
+    "stop": (w.stop, "user system", None),
+    "kill_ordered": (w.order_kill, "user system", None),
+    "kill": (w.kill, "user system", None),
+    "end": (lambda one, by: w.end(one, Exit(Ending.RETURNED), by), "worker system", None),
+    "lose": (w.lose, "system", None),
+}
+
+
+@pytest.mark.parametrize(
+    ("request_name", "state", "by"), [*product(REQUESTS, S, (USER, WORKER, SYSTEM))]
+)
+def test_who_may_not_ask_is_refused_wherever_it_stands(request_name: str, state: S, by: By) -> None:
+    """W-10: "already so" is an answer for those who may ask, and no bridge hides who asked."""
+    ask, askers, target = REQUESTS[request_name]
+    one = at(state, ordered=False)
+    answer = ask(one, order(by=by))
+    if by.kind in askers.split():
+        assert not isinstance(answer, Refusal) or answer.code != "wrong_actor"
+        return
+    assert isinstance(answer, Refusal)
+    assert (answer.state, answer.event, answer.actor) == (state, request_name, by.kind)
+    if target is not None:
+        assert answer.target == target
+    if answer.detail:
+        assert answer.detail == f"that is for {' or '.join(askers.split())} to ask"
+
+
+def test_a_worker_is_told_who_may_kill() -> None:
+    answer = refused(w.kill(at(S.STARTING), order(by=WORKER)))
+    assert answer.message == (
+        "worker: worker may not kill from starting: that is for user or system to ask."
+        " Allowed here for worker: ready -> running, fail -> failed, comply -> stopped."
+    )
+
+
+@pytest.mark.parametrize(("state", "by"), [*product(S, (USER, WORKER, SYSTEM))])
+def test_only_who_could_lead_there_is_told_that_it_is_there_already(state: S, by: By) -> None:
+    """W-10, for moves by state: the same actors as of the edges that enter it."""
+    entering = " ".join(who for _, _, target, who in EDGES.values() if target is state)
+    who = entering or "user system"
+    one = at(state)
+    answer = w.move(one, state, order(by=by))
+    if by.kind in who.split():
+        assert unchanged(answer) is one
+    else:
+        assert (refused(answer).code, refused(answer).target) == ("wrong_actor", state)
 
 
 def test_only_a_caller_or_the_system_creates() -> None:
@@ -298,6 +414,25 @@ def test_a_second_stop_may_shorten_the_grace_and_never_extend_it(state: S) -> No
     assert done(hastened).instance.force_at == START + 20
     unlimited = done(w.stop(at(state), order())).instance
     assert told(w.stop(unlimited, order(), force_at=START + 20)) == ["hastened"]
+
+
+@pytest.mark.parametrize(("state", "cause"), [*product(S, Cause)])
+def test_a_stop_is_asked_for_with_words_for_wishes_only(state: S, cause: Cause) -> None:
+    """W-17: nobody asks for a crash; joining a stop that is under way is no way around that."""
+    answer = w.stop(at(state), order(by=USER), cause=cause)
+    if cause in (Cause.REQUESTED, Cause.RECYCLED, Cause.PROBE_FAILED):
+        assert not isinstance(answer, Refusal)
+    else:
+        assert (refused(answer).code, refused(answer).event) == ("bad_cause", "stop")
+        assert refused(answer).detail == f"a stop is not asked for because of {cause}"
+
+
+def test_a_move_tells_a_cause_that_its_edge_may_have() -> None:
+    """The general door is no wider than the others."""
+    crash = w.Detail(cause=Cause.CRASH_SIGNAL)
+    assert refused(w.move(at(S.RUNNING), S.FINISHED, order(), crash)).code == "bad_cause"
+    assert refused(w.move(at(S.RUNNING), S.STOPPING, order(), crash)).code == "bad_cause"
+    assert told(w.move(at(S.RUNNING), S.FAILED, order(), crash)) == ["E11"]
 
 
 def test_a_worker_process_cannot_stop_itself() -> None:

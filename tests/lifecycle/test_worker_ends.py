@@ -48,8 +48,8 @@ OUTCOMES: list[tuple[Exit, tuple[S, Cause] | None, tuple[S, Cause] | None]] = [
     (Exit.of_process(-9, is_oom=True), (S.FAILED, Cause.OOM), (S.FAILED, Cause.OOM)),
     (
         Exit.of_process(-9, is_forced=True),
-        (S.FAILED, Cause.INIT_KILLED),
-        (S.FAILED, Cause.INIT_KILLED),
+        (S.FAILED, Cause.SIGKILL_EXTERNAL),
+        (S.FAILED, Cause.SIGKILL_EXTERNAL),
     ),
     (Exit.of_process(-11), (S.FAILED, Cause.CRASH_SIGNAL), (S.FAILED, Cause.CRASH_SIGNAL)),
     (Exit.of_process(-6), (S.FAILED, Cause.CRASH_SIGNAL), (S.FAILED, Cause.CRASH_SIGNAL)),
@@ -68,6 +68,30 @@ def test_the_outcome_table(
     assert w.derive_final_status(seen, stop_requested=True, killed=False) == asked
     killed = w.derive_final_status(seen, stop_requested=True, killed=True)
     assert killed == (S.KILLED, Cause.GRACE_EXCEEDED)
+
+
+def test_forced_during_initialisation_is_told_apart_from_forced_later() -> None:
+    """K4: the word is for initialising only; later, a kill without an order is nobody's."""
+    for seen, cause in (
+        (Exit.of_process(-9, is_forced=True), Cause.INIT_KILLED),
+        (Exit.of_process(-9), Cause.SIGKILL_EXTERNAL),
+        (Exit.of_process(-9, is_oom=True), Cause.OOM),
+    ):
+        found = w.derive_final_status(seen, stop_requested=False, killed=False, initialising=True)
+        assert found == (S.FAILED, cause)
+    forced = Exit.of_process(-9, is_forced=True)
+    assert done(w.end(at(S.RUNNING), forced, order())).instance.cause == "sigkill_external"
+    quiet = done(w.end(at(S.SUSPENDED), forced, order()))
+    assert quiet.events[-1].reason == "sigkill_external"
+
+
+@pytest.mark.parametrize("how", [Ending.UNSPAWNED, Ending.INIT_TIMED_OUT])
+@pytest.mark.parametrize("state", [S.RUNNING, S.SUSPENDED, S.STOPPING])
+def test_what_is_past_initialising_does_not_end_for_its_reasons(state: S, how: Ending) -> None:
+    """A late report of a start that failed must not end a worker that runs."""
+    answer = w.end(at(state, ordered=False), Exit(how), order())
+    assert isinstance(answer, Refusal)
+    assert (answer.code, answer.state) == ("bad_cause", state)
 
 
 def test_every_ending_is_in_the_outcome_table() -> None:
@@ -128,7 +152,13 @@ def test_an_end_is_recorded_once(state: S) -> None:
 
 @pytest.mark.parametrize("state", [S.CREATED, S.PENDING])
 def test_what_never_started_cannot_end_by_itself(state: S) -> None:
+    """E4: it can be called off, and no process was there to obey a signal."""
     assert isinstance(w.end(at(state), EXITED_THREE, order()), Refusal)
+    assert isinstance(w.end(at(state), Exit.of_process(-15), order()), Refusal)
+
+
+def test_what_is_pending_can_be_called_off() -> None:
+    assert told(w.end(at(S.PENDING), Exit(Ending.CALLED_OFF), order())) == ["E4"]
 
 
 def test_the_error_code_is_kept() -> None:
@@ -207,9 +237,15 @@ def test_k5_what_has_no_process_any_more_is_lost(
     """K5."""
     answer = w.lose(at(state, ordered=ordered), order())
     assert told(answer) == expected
-    causes = [event.cause for event in done(answer).events if event.name != "hold"]
-    assert set(causes) == {Cause.LOST}
+    assert done(answer).instance.cause is Cause.LOST
     assert not w.faults(done(answer).instance)
+
+
+def test_k5_what_was_lost_while_quiet_keeps_the_trace_of_that() -> None:
+    """K2, K5: lost is the cause, and that it was suspended is on both events."""
+    waking, failing = done(w.lose(at(S.SUSPENDED), order())).events
+    assert (waking.name, waking.cause) == ("resume", Cause.EXIT_WHILE_SUSPENDED)
+    assert (failing.cause, failing.reason) == (Cause.LOST, Cause.EXIT_WHILE_SUSPENDED)
 
 
 @pytest.mark.parametrize("state", TERMINAL)

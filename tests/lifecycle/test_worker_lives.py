@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from detent.errors import BadHistory
 from detent.lifecycle import worker as w
-from detent.lifecycle.event import By, Event
+from detent.lifecycle.event import By, Event, WorkerFacts
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.replay import audit
 from detent.lifecycle.worker import Accepted, Cause, Ending, Exit, Governor, Health, Unchanged
@@ -78,6 +78,7 @@ class Life:
 
     def check(self) -> None:
         assert audit(self.events, self.instance) is None
+        assert doubts(self.events) == []
         assert w.faults(self.instance) == ()
         assert w.fold(self.events) == self.instance
         assert self.instance.version == len(self.events)
@@ -90,6 +91,15 @@ class Life:
 
     def count(self, seen: Seen) -> None:
         seen.update((event.source, event.name, event.target) for event in self.events)
+
+
+def doubts(events: Sequence[Event]) -> list[str]:
+    """What is doubted of a history, event by event."""
+    found, one = [], None
+    for event in events:
+        found.append(w.doubted(one, event))
+        one = w.apply(one, event)
+    return [doubt for doubt in found if doubt is not None]
 
 
 @given(
@@ -154,12 +164,58 @@ def test_an_unknown_amendment_is_not_folded_away() -> None:
     assert caught.value.fields == {"event": "blessed", "version": 10}
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "start", "source": "created", "target": "starting"},
+        {"name": "start"},
+        {"source": "created"},
+        {"target": "running"},
+        {"target": None},
+        {"kind": "job"},
+        {"worker": None},
+        {"worker": WorkerFacts(suspendable=True)},
+    ],
+)
+def test_a_history_begins_with_the_birth_into_a_slot(changes: dict[str, Any]) -> None:
+    first = msgspec.structs.replace(a_life()[0], **changes)
+    with pytest.raises(BadHistory, match=f"its first event is {first.name}, which creates nothing"):
+        w.fold([first])
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "word"),
+    [
+        (1, {"worker": WorkerFacts(governor="whim")}, "'whim' is no Governor"),
+        (5, {"worker": WorkerFacts(health="fine")}, "'fine' is no Health"),
+        (8, {"cause": "spite"}, "'spite' is no Cause"),
+        (9, {"target": "gone"}, "'gone' is no WorkerState"),
+        (5, {"name": "stop_requested", "cause": "spite"}, "'spite' is no Cause"),
+        (5, {"name": "hold_changed", "worker": WorkerFacts(governor="")}, "'' is no Governor"),
+    ],
+)
+def test_a_word_that_no_worker_knows_is_not_folded(
+    place: int, changes: dict[str, Any], word: str
+) -> None:
+    events = a_life()[: place + 1]
+    events[place] = msgspec.structs.replace(events[place], **changes)
+    with pytest.raises(BadHistory, match=word) as caught:
+        w.fold(events)
+    assert caught.value.message.startswith(f"worker i-1 version {place + 1} (")
+    assert caught.value.fields == {
+        "record": "i-1",
+        "version": place + 1,
+        "word": word.split("'")[1],
+    }
+
+
 def test_an_amendment_without_its_facts_still_folds() -> None:
     """Older events may know less: the record then says so."""
-    events = [msgspec.structs.replace(one, worker=None) for one in a_life()]
+    birth, *later = a_life()
+    events = [birth, *(msgspec.structs.replace(one, worker=None) for one in later)]
     one = w.fold(events)
     assert one is not None
-    assert (one.slot, one.pid, one.health) == ("", None, Health.UNKNOWN)
+    assert (one.pid, one.health) == (None, Health.UNKNOWN)
     asked = msgspec.structs.replace(events[3], name="stop_requested", cause=None)
     again = w.fold([*events[:3], asked])
     assert again is not None
@@ -175,8 +231,7 @@ def test_an_amendment_without_its_facts_still_folds() -> None:
         (4, {"source": "running"}, "it starts from running, but the record stood at starting"),
         (4, {"target": "killed"}, "the lifecycle declares no such move"),
         (3, {"record": "i-2"}, "an event of another record"),
-        (1, {"worker": None}, "a governor holds exactly what is pending"),
-        (9, {"cause": None}, "ended_at and cause are set exactly in a terminal state"),
+        (1, {"worker": WorkerFacts(governor="whim")}, "'whim' is no Governor"),
     ],
 )
 def test_a_broken_history_is_found_out(place: int, changes: dict[str, Any], fault: str) -> None:
@@ -185,6 +240,154 @@ def test_a_broken_history_is_found_out(place: int, changes: dict[str, Any], faul
     found = audit(events)
     assert found is not None
     assert fault in found.why
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "doubt"),
+    [
+        (0, {"worker": None}, "it does not carry slot"),
+        (0, {"worker": WorkerFacts(slot="mail")}, None),
+        (0, {"cause": "natural"}, "create from (new) does not happen for natural"),
+        (1, {"worker": None}, "it does not carry governor"),
+        (1, {"cause": "lost"}, "hold from created does not happen for lost"),
+        (3, {"worker": None}, "it does not carry pid, process_at"),
+        (3, {"worker": WorkerFacts(pid=5)}, "it does not carry process_at"),
+        (
+            3,
+            {"worker": WorkerFacts(pid=0, process_at=1)},
+            "only if the process is named by a positive pid and by its birth",
+        ),
+        (5, {"worker": WorkerFacts()}, "it does not carry health"),
+        (8, {"cause": "oom"}, "stop from running does not happen for oom"),
+        (8, {"cause": None}, "stop from running does not happen for no cause"),
+        (9, {"cause": None}, "comply from stopping does not happen for no cause"),
+        (9, {"cause": "natural"}, "comply from stopping does not happen for natural"),
+        (9, {"name": "bless"}, "bless from stopping does not happen for requested"),
+        (9, {"name": "bless", "cause": None}, None),
+    ],
+)
+def test_an_event_that_was_not_decided_so_is_doubted(
+    place: int, changes: dict[str, Any], doubt: str | None
+) -> None:
+    """A history can be edited: what the decision wrote, and only that, is believed."""
+    events = a_life()
+    before = w.fold(events[:place])
+    assert w.doubted(before, events[place]) is None
+    assert w.doubted(before, msgspec.structs.replace(events[place], **changes)) == doubt
+
+
+def amended(before: w.Instance, name: str, target: S | None = None, **more: Any) -> Event:
+    """An event on top of that record, as a forger would write it."""
+    birth = a_life()[0]
+    return msgspec.structs.replace(
+        birth,
+        version=before.version + 1,
+        at=before.last_at,
+        name=name,
+        source=before.state,
+        target=target,
+        **{"worker": None, **more},
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "record", "event", "doubt"),
+    [
+        (
+            S.RUNNING,
+            {"suspendable": False},
+            ("suspend", S.SUSPENDED, None),
+            "the worker can go quiet and come back",
+        ),
+        (
+            S.STARTING,
+            {"stop_requested": True},
+            ("ready", S.RUNNING, None),
+            "no stop has been requested",
+        ),
+        (
+            S.STOPPING,
+            {"killed": True},
+            ("comply", S.STOPPED, "requested"),
+            "no order to kill was recorded; after one, only killed is left",
+        ),
+        (
+            S.STOPPING,
+            {"killed": False},
+            ("kill", S.KILLED, "grace_exceeded"),
+            "the order to kill was recorded before it was carried out",
+        ),
+    ],
+)
+def test_what_the_record_forbade_is_doubted(
+    state: S, record: dict[str, Any], event: tuple[str, S, str | None], doubt: str
+) -> None:
+    before = instance(state, **record)
+    name, target, cause = event
+    forged = amended(before, name, target, cause=cause)
+    assert w.doubted(before, forged) == f"only if {doubt}"
+    field, value = next(iter(record.items()))
+    allowing = msgspec.structs.replace(before, **{field: not value})
+    assert w.doubted(allowing, forged) is None
+
+
+def test_a_second_process_is_doubted_and_breaks_the_life() -> None:
+    before = instance(S.STARTING, pid=7, process_at=3)
+    for facts in (WorkerFacts(pid=8, process_at=3), WorkerFacts(pid=7, process_at=4)):
+        event = amended(before, "spawned", worker=facts)
+        assert w.doubted(before, event) == (
+            "only if no process has been recorded for this instance before"
+        )
+        after = w.apply(before, event)
+        assert w.broken(before, event, after) == "an instance is one process for life"
+
+
+@pytest.mark.parametrize(
+    ("known", "force_at", "doubt"),
+    [
+        (50, 49, None),
+        (50, 50, "it moves the end of the grace from 50 to 50"),
+        (50, 51, "it moves the end of the grace from 50 to 51"),
+        (50, None, "it does not carry force_at"),
+        (None, 50, None),
+        (0, 1, "it moves the end of the grace from 0 to 1"),
+    ],
+)
+def test_a_grace_that_grows_is_doubted(
+    known: int | None, force_at: int | None, doubt: str | None
+) -> None:
+    """W-10."""
+    before = instance(S.STOPPING, force_at=known)
+    event = amended(before, "hastened", force_at=force_at)
+    assert w.doubted(before, event) == doubt
+    broken = w.broken(before, event, w.apply(before, event))
+    has_grown = known is not None and (force_at is None or force_at > known)
+    assert broken == ("the grace never grows" if has_grown else None)
+
+
+def test_there_is_no_grace_to_cut_before_a_stop() -> None:
+    event = amended(instance(S.STARTING), "hastened", force_at=9)
+    doubt = w.doubted(instance(S.STARTING), event)
+    assert doubt == "no stop was asked for whose grace could be cut"
+    asked = instance(S.STARTING, stop_requested=True)
+    assert w.doubted(asked, event) is None
+    assert w.doubted(None, event) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "fault"),
+    [
+        (1, {"worker": None}, "a governor holds exactly what is pending"),
+        (9, {"cause": None}, "ended_at and cause are set exactly in a terminal state"),
+    ],
+)
+def test_a_step_that_leaves_a_broken_record_is_found(
+    place: int, changes: dict[str, Any], fault: str
+) -> None:
+    events = a_life()
+    before = w.fold(events[:place])
+    event = msgspec.structs.replace(events[place], **changes)
+    assert w.broken(before, event, w.apply(before, event)) == fault
 
 
 def instance(state: S, **more: Any) -> w.Instance:

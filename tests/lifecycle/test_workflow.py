@@ -390,6 +390,20 @@ class TestAddJobs:
     def test_section_7_a_running_stage_takes_none(self) -> None:
         assert self.stage("in_progress").refused(AddJobs("a", 1)).code == "step_running"
 
+    def test_section_7_a_running_stage_with_a_gate_takes_none_either(self) -> None:
+        """The gate is open by then; what counts is that the stage runs."""
+        world = self.stage("waiting")
+        world.ok(Release("a"))
+        world.ok(AddJobs("a", 1))
+        world.claim("a")
+        assert world.states()["a"] == "in_progress"
+        assert world.refused(AddJobs("a", 1)).code == "step_running"
+
+    def test_section_7_a_stage_put_to_wait_while_it_runs_takes_jobs(self) -> None:
+        world = self.stage("in_progress")
+        world.ok(Wait("a"))
+        assert world.ok(AddJobs("a", 1)).flow.tally("a") == Tally(1, in_progress=1, total=2)
+
     @pytest.mark.parametrize("state", ["completed", "failed", "aborted"])
     def test_section_7_a_finished_stage_takes_none(self, state: str) -> None:
         refusal = self.stage(state).refused(AddJobs("a", 1))

@@ -11,6 +11,7 @@ from detent.errors import BadHistory
 from detent.lifecycle.event import Event, StepMade
 from detent.lifecycle.job import Gate
 from detent.lifecycle.machine import Actor
+from detent.lifecycle.replay import audit
 from detent.lifecycle.workflow import (
     STEP,
     Abort,
@@ -45,7 +46,7 @@ from detent.lifecycle.workflow import (
 )
 from detent.lifecycle.workflow.commit import Commit, Move, must
 from detent.lifecycle.workflow.invariants import check_flow, check_move
-from tests.lifecycle.workflow_world import SYSTEM, USER, World, ctx
+from tests.lifecycle.workflow_world import SYSTEM, USER, WORKER, World, ctx
 
 U, S = Actor.USER, Actor.SYSTEM
 
@@ -69,6 +70,15 @@ class TestRecords:
             apply_workflow(None, event)
         with pytest.raises(BadHistory):
             apply_step(None, event)
+
+    def test_an_audit_tells_of_a_policy_that_no_step_knows(self) -> None:
+        world = World().make(stages("a"))
+        birth = world.histories["step", "a"][0]
+        assert birth.step_made
+        made = msgspec.structs.replace(birth.step_made, fails="banana")
+        fault = audit([msgspec.structs.replace(birth, step_made=made)])
+        assert fault
+        assert "banana" in fault.why
 
     def test_an_empty_history_leaves_nothing(self) -> None:
         assert fold_workflow([]) is None
@@ -329,5 +339,21 @@ class TestInvariants:
         assert refusal
         assert refusal.code == "previous_not_completed"
         assert commit.events == []
-        with pytest.raises(AssertionError):
+        with pytest.raises(BadHistory) as caught:
             must(refusal)
+        assert caught.value.message == refusal.message
+        assert caught.value.fields == msgspec.structs.asdict(refusal)
+        must(None)
+
+    def test_who_may_not_create_a_step_adds_none(self) -> None:
+        """Legality is no matter of `assert`, which a run with -O would leave out."""
+        world = World().make(stages("a"))
+        assert world.flow
+        commit = Commit(world.flow, 5_000, ctx(WORKER))
+        with pytest.raises(BadHistory, match="worker may not create") as caught:
+            commit.add_step(StepPlan("b"), 0)
+        assert (caught.value.fields["code"], caught.value.fields["machine"]) == (
+            "wrong_actor",
+            "step",
+        )
+        assert (commit.events, list(commit.steps)) == ([], ["a"])

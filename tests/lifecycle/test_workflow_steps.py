@@ -111,7 +111,7 @@ class TestStepCommands:
     @pytest.mark.parametrize("state", STEP_STATES)
     def test_release(self, state: str, actor: Actor) -> None:
         answer = step_in(state).ask(Release("a"), By(actor, "me"))
-        if state == "pending":
+        if state == "pending" and actor is U:
             assert isinstance(answer, Unchanged)
         elif state == "waiting" and actor is U:
             assert isinstance(answer, Accepted)
@@ -120,22 +120,33 @@ class TestStepCommands:
             assert isinstance(answer, Refusal)
             assert (answer.state, answer.event, answer.target) == (state, "release", "pending")
             final = "final" if state in STEP.terminal else "no_edge"
-            assert answer.code == ("wrong_actor" if state == "waiting" else final)
+            assert answer.code == (final if actor is U else "wrong_actor")
 
     @pytest.mark.parametrize("actor", Actor)
     @pytest.mark.parametrize("state", STEP_STATES)
     def test_wait(self, state: str, actor: Actor) -> None:
         answer = step_in(state).ask(Wait("a"), By(actor, "me"))
-        if state == "waiting":
+        if actor is W:
+            assert isinstance(answer, Refusal)
+            assert (answer.code, answer.state) == ("wrong_actor", state)
+            assert (answer.event, answer.target) == ("wait", "waiting")
+        elif state == "waiting":
             assert isinstance(answer, Unchanged)
-        elif state in ("created", "pending", "in_progress") and actor is not W:
+        elif state in ("created", "pending", "in_progress"):
             assert isinstance(answer, Accepted)
             assert (answer.events[0].actor, answer.events[0].actor_id) == (S, "me")
         else:
             assert isinstance(answer, Refusal)
-            codes = {"failed": "workflow_finished", "aborted": "workflow_finished"}
-            expected = codes.get(state, "final" if state == "completed" else "wrong_actor")
-            assert answer.code == expected
+            assert answer.code == ("final" if state == "completed" else "workflow_finished")
+
+    @pytest.mark.parametrize("state", STEP_STATES)
+    def test_a_worker_adds_no_jobs(self, state: str) -> None:
+        refusal = step_in(state).refused(AddJobs("a", 1), WORKER)
+        assert (refusal.code, refusal.state) == ("wrong_actor", state)
+        assert (refusal.event, refusal.target) == ("add_jobs", None)
+
+    def test_the_system_adds_jobs(self) -> None:
+        assert step_in("pending").ok(AddJobs("a", 1), SYSTEM).flow.tally("a").total == 2
 
 
 class TestWait:

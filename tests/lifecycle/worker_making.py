@@ -35,6 +35,7 @@ EDGES = {
     "E17": (S.STOPPING, "kill", S.KILLED, "user system"),
 }
 AMENDMENTS = {
+    (S.PENDING, "hold_changed", "system"),
     (S.STARTING, "spawned", "system"),
     (S.STARTING, "stop_requested", "user system"),
     (S.STARTING, "hastened", "user system"),

@@ -30,6 +30,7 @@ from detent.lifecycle.job import Context as JobContext
 from detent.lifecycle.job import Lease as JobLease
 from detent.lifecycle.job import decide as decide_job
 from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.retry import Verdict
 from detent.lifecycle.workflow import (
     STEP,
     WORKFLOW,
@@ -69,10 +70,15 @@ USER, WORKER, SYSTEM = (By(kind, kind.value) for kind in (Actor.USER, Actor.WORK
 WAITING = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
 LOST = JobLease(until=0, lost=True)
 ALIVE = JobLease(until=10**15)
+RETRY_NOW = Verdict(retry=True, delay_us=0, cause=None)
 
 
 def ctx(by: By = USER, reason: str | None = None) -> Context:
     return Context(by, "cmd", reason)
+
+
+def job_ctx(by: By, lease: JobLease | None = None) -> JobContext:
+    return JobContext(by, "cmd", place=1, lease=lease, verdict=RETRY_NOW)
 
 
 class World:
@@ -145,7 +151,7 @@ class World:
         command = Enqueue(
             id=job_id, profile=self.profile, allowed=self.allowed, workflow="w", step=step
         )
-        answer = decide_job(None, command, self.now, JobContext(USER, "cmd"))
+        answer = decide_job(None, command, self.now, job_ctx(USER))
         assert isinstance(answer, JobAccepted)
         self.jobs[job_id] = answer.job
 
@@ -198,7 +204,7 @@ class World:
         assert self.flow is not None
         assert job.step is not None
         self.now += 1
-        answer = decide_job(job, command, self.now, JobContext(by, "cmd", lease=lease))
+        answer = decide_job(job, command, self.now, job_ctx(by, lease))
         assert isinstance(answer, JobAccepted), answer
         after = answer.job
         if returned(self.flow, after):

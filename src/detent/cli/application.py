@@ -9,14 +9,18 @@ import typer
 
 from detent import __version__
 from detent.cli.lifecycle import lifecycle
-from detent.cli.output import say
+from detent.cli.output import give_up, say
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line of this process."""
-    _application(pretty=sys.stdout.isatty())(prog_name="detent")
+    try:
+        _application(pretty=sys.stdout.isatty())(prog_name="detent")
+    except OSError as fault:
+        # Typer writes help pages itself. Commands deal with their own files.
+        give_up(fault)
 
 
 def _application(*, pretty: bool) -> typer.Typer:

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from detent.cli.output import render, say, stdout_is_terminal, write_file
+from detent.cli.output import render, say, stdout_is_terminal, terminal_width, write_file
+from detent.cli.tables import rows_for
 from detent.lifecycle import MACHINES, Machine
 from detent.lifecycle.diagram import to_mermaid, to_svg
 from detent.lifecycle.diagram.palette import tone_of
@@ -77,7 +76,8 @@ def _deliver(
 ) -> None:
     if chosen is Format.TABLE:
         plain = output is not None or not stdout_is_terminal()
-        parts = _overview(shown, plain) if is_overview else _whole(shown[0], plain)
+        width = None if plain else terminal_width()
+        parts = _overview(shown, width) if is_overview else _whole(shown[0], width)
         text, encoding = render(*parts, plain=plain), None
     else:
         # Programs read these, and the formats are defined in UTF-8 whatever the terminal speaks.
@@ -131,18 +131,19 @@ def _data(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _overview(shown: Sequence[Machine], plain: bool) -> list[RenderableType]:
+def _overview(shown: Sequence[Machine], width: int | None) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for machine in shown:
         rows = [
             (*_state_cells(machine, state.name), Text(_ways_out(machine, state.name)))
             for state in machine.states
         ]
-        parts += [_heading(machine), _table(("state", "phase", "meaning", "next"), rows, plain), ""]
+        table = rows_for(width, ("state", "phase", "meaning", "next"), rows)
+        parts += [_heading(machine), table, ""]
     return [*parts, Text(_HINT)]
 
 
-def _whole(machine: Machine, plain: bool) -> list[RenderableType]:
+def _whole(machine: Machine, width: int | None) -> list[RenderableType]:
     states = [_state_cells(machine, state.name) for state in machine.states]
     edges = [
         (*_texts(source or "(new)", edge.event, edge.target), *_words(edge.actors, edge.meaning))
@@ -154,10 +155,10 @@ def _whole(machine: Machine, plain: bool) -> list[RenderableType]:
         for one in machine.amendments
     ]
     parts: list[RenderableType] = [_heading(machine)]
-    parts += [_table(("state", "phase", "meaning"), states, plain), ""]
-    parts += [_table(("from", "event", "to", "who", "meaning"), edges, plain)]
+    parts += [rows_for(width, ("state", "phase", "meaning"), states), ""]
+    parts += [rows_for(width, ("from", "event", "to", "who", "meaning"), edges)]
     if amendments:
-        parts += ["", _table(("amendment", "who", "meaning", "in"), amendments, plain)]
+        parts += ["", rows_for(width, ("amendment", "who", "meaning", "in"), amendments)]
     return parts
 
 
@@ -186,12 +187,3 @@ def _texts(*cells: str) -> tuple[Text, ...]:
 
 def _words(actors: Sequence[str], meaning: str) -> tuple[Text, Text]:
     return Text(_listed(actors)), Text(meaning)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Text]], plain: bool) -> Table:
-    table = Table(box=None if plain else box.ROUNDED, header_style="bold", pad_edge=not plain)
-    for name in head:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table

@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 from rich.console import Console, RenderableType
 
-__all__ = ["PLAIN_WIDTH", "render", "say", "stdout_is_terminal", "write_file"]
+__all__ = [
+    "PLAIN_WIDTH",
+    "give_up",
+    "render",
+    "say",
+    "stdout_is_terminal",
+    "terminal_width",
+    "write_file",
+]
 
 PLAIN_WIDTH = 10_000
 """Wide enough that no row is ever folded: in a pipe one row is one line."""
@@ -20,6 +29,11 @@ def stdout_is_terminal() -> bool:
     return Console().is_terminal
 
 
+def terminal_width() -> int:
+    """How many columns the terminal has."""
+    return Console().width
+
+
 def render(*parts: RenderableType, plain: bool) -> str:
     """The parts as text: coloured and fitted to the terminal, or plain with one row per line."""
     if plain:
@@ -28,7 +42,8 @@ def render(*parts: RenderableType, plain: bool) -> str:
         console = Console(highlight=False)
     with console.capture() as captured:
         for part in parts:
-            console.print(part)
+            # A word that is longer than a line is the terminal's to fold, not ours to cut.
+            console.print(part, crop=False)
     lines = captured.get().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
@@ -36,16 +51,30 @@ def render(*parts: RenderableType, plain: bool) -> str:
 def say(text: str, *, encoding: str | None = None) -> None:
     """Write to standard output; what its encoding cannot say becomes `?`.
 
-    A reader that has gone away (`| head`) has read enough: that is no error.
+    A reader that has gone away (`| head`) has read enough: that is no error. A device that takes
+    nothing more is one.
     """
     data = text.encode(encoding or sys.stdout.encoding or "utf-8", errors="replace")
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Python flushes once more when it exits, into the pipe that nobody reads.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         raise typer.Exit(0) from None
+    except OSError as fault:
+        give_up(fault)
+
+
+def give_up(fault: OSError) -> NoReturn:
+    """End the command with 1 because standard output cannot be written to."""
+    _forget_stdout()
+    typer.echo(f"Error: cannot write to standard output: {fault.strerror}.", err=True)
+    raise SystemExit(1) from None
+
+
+def _forget_stdout() -> None:
+    # Python flushes once more when it exits, into what has just refused to take it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_file(path: Path, text: str) -> None:

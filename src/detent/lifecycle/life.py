@@ -8,7 +8,7 @@ from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Machine
 
-__all__ = ["Record", "broken_life", "creates_nothing", "must_hold"]
+__all__ = ["Record", "broken_life", "creates_nothing", "faulty", "must_hold"]
 
 
 class Record(Protocol):
@@ -48,12 +48,14 @@ def broken_life(machine: Machine, before: Record | None, event: Event, after: Re
 def must_hold(fault: str | None, event: Event) -> None:
     """Raise when a decision broke a rule: the fault is ours, and it must not get out."""
     if fault is not None:
-        raise BadHistory(
-            f"{event.kind} {event.record} version {event.version} ({event.name}): {fault}",
-            record=event.record,
-            version=event.version,
-            fault=fault,
-        )
+        raise faulty(f"{event.kind} {event.record}", event.version, fault, f" ({event.name})")
+
+
+def faulty(what: str, version: int, fault: str, where: str = "") -> BadHistory:
+    """The error for a record, named by its kind and id, that breaks a rule at this version."""
+    record = what.partition(" ")[2]
+    message = f"{what} version {version}{where}: {fault}"
+    return BadHistory(message, record=record, version=version, fault=fault)
 
 
 def creates_nothing(event: Event) -> BadHistory:

@@ -132,7 +132,7 @@ _WHY = {
 
 
 class Machine:
-    """A checked lifecycle table with constant-time answers."""
+    """A checked lifecycle table with constant-time answers; once built it cannot be changed."""
 
     __slots__ = (
         "_accepted",
@@ -173,7 +173,17 @@ class Machine:
         self._refused: dict[tuple[str | None, str, str | None, Actor], Refusal] = {}
         self._places: set[str | None] = {None, *(state.name for state in states)}
         self._triples = {(one.source, one.event, one.target) for one in self._accepted.values()}
+        # Last, because the guard below takes it for the sign that the table is complete.
         self._allowed = self._what_is_allowed()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set once, while it is built: everyone in the process shares this table."""
+        if hasattr(self, "_allowed"):
+            raise AttributeError(f"a machine cannot be changed: {name}")
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a machine cannot be changed: {name}")
 
     def fire(
         self, state: str | None, event: str, target: str | None, actor: Actor
@@ -260,6 +270,7 @@ class Machine:
 
     def _check(self) -> None:
         names = [state.name for state in self.states]
+        self._need(all(names) and all(self.events), "a state or an event has no name")
         self._need(len(names) == len(set(names)), "a state is declared twice")
         self._need(bool(self.initial), "nothing can be born: no edge starts from (new)")
         self._need_known_names(set(names))
@@ -270,6 +281,8 @@ class Machine:
         self._need(
             set(names) - self.terminal <= leaving, "a state that is not terminal has no way out"
         )
+        endless = sorted(set(names) - self._ending())
+        self._need(not endless, f"no end can be reached from {endless}")
 
     def _need_known_names(self, names: set[str]) -> None:
         used = {edge.target for edge in self.edges}
@@ -292,6 +305,13 @@ class Machine:
     def _reachable(self) -> set[str]:
         seen: set[str | None] = {None}
         while grown := {e.target for e in self.edges if seen & set(e.sources)} - seen:
+            seen |= grown
+        return {name for name in seen if name is not None}
+
+    def _ending(self) -> set[str]:
+        """The states from which a terminal one can be reached, terminal ones included."""
+        seen: set[str | None] = set(self.terminal)
+        while grown := {s for e in self.edges if e.target in seen for s in e.sources} - seen:
             seen |= grown
         return {name for name in seen if name is not None}
 

@@ -49,7 +49,7 @@ _KINDS = {
         _Kind(job.JOB, job.apply, job.broken, job.doubted),
         _Kind(workflow.WORKFLOW, workflow.apply_workflow, workflow.broken_move),
         _Kind(workflow.STEP, workflow.apply_step, workflow.broken_move),
-        _Kind(worker.WORKER, worker.apply, worker.broken),
+        _Kind(worker.WORKER, worker.apply, worker.broken, worker.doubted),
     )
 }
 

@@ -22,6 +22,8 @@ Block 1 holds the feed positions from 1; each block goes on where the one before
 is checked in this order, and `check` raises `BadProof` with the word of the step as `reason`:
 
     format    `format` is "detent.proof.v1"
+    block     root, previous and skip of every block are hashes; a block starts at a position not
+              below its number, block 1 at 1; what points to block 0 is 64 zeros
     head      the first of `blocks` has the trusted head
     chain     each following block is the `previous` or the `skip` of the one before it, by number
               and by head, and leaves room for exactly the blocks between, one event each or more
@@ -49,7 +51,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import msgspec
 
-from detent.errors import BadProof
+from detent.errors import BadHistory, BadProof
 from detent.lifecycle.event import Event
 from detent.lifecycle.merkle import climb, leaf_hash, paths_of, root_of, route, skip_of
 
@@ -83,6 +85,7 @@ _FAULTS: Final = {
     "seal": "A block needs leaves, and the block to skip to",
     "prove": "A proof needs events, and all the headers on the way to their blocks",
     "format": f"This version of Detent reads {_PROOF_FORMAT} only; check with a newer one",
+    "block": "A header cannot be that of a sealed block; the proof was changed, ask for a new one",
     "head": "The newest block is not the trusted head's; get that head from where it is kept",
     "chain": "Two blocks do not belong together; the proof was changed, ask for a new one",
     "entry": "An event has no place in these blocks; the proof was changed, ask for a new one",
@@ -211,6 +214,8 @@ def check(proof: Proof, head: str) -> list[Event]:
     """The proven events, versions 1 to n; `BadProof` with a `reason` if anything does not fit."""
     if proof.format != _PROOF_FORMAT:
         _fail("format", format=proof.format)
+    for block in proof.blocks:
+        _check_block(block)
     blocks = _checked_chain(proof.blocks, head)
     events = [_checked_event(entry, blocks) for entry in proof.entries]
     _check_life(proof, events, blocks)
@@ -225,7 +230,15 @@ def _text(event: Event) -> bytes:
     # from a database is another object. The other defaults (None, False, ()) exist only once.
     if event.kind == _DEFAULT_KIND:
         event = msgspec.structs.replace(event, kind=_DEFAULT_KIND)
-    return _encode(event)
+    try:
+        return _encode(event)
+    except UnicodeEncodeError:
+        raise BadHistory(
+            f"{event.record!a} version {event.version}: a text of this event has half a"
+            " surrogate pair, which no bytes can stand for; mend it where it comes from",
+            record=event.record,
+            version=event.version,
+        ) from None
 
 
 def _entries(sealed: Sealed) -> Iterator[tuple[int, Entry]]:
@@ -234,6 +247,16 @@ def _entries(sealed: Sealed) -> Iterator[tuple[int, Entry]]:
     for (index, event), path in zip(sealed.events, paths, strict=True):
         hashes = tuple(one.hex() for one in path)
         yield event.version, Entry(_text(event).decode(), sealed.block.number, index, hashes)
+
+
+def _check_block(block: Block) -> None:
+    """Before anything is hashed: a header has one spelling, and a chain one beginning."""
+    is_spelled = all(_is_hash(one) for one in (block.root, block.previous, block.skip))
+    is_placed = block.first_pos == 1 if block.number == 1 else block.first_pos >= block.number
+    links = ((block.number - 1, block.previous), (skip_of(block.number), block.skip))
+    is_rooted = all(number or link == GENESIS for number, link in links)
+    if not (is_spelled and is_placed and is_rooted):
+        _fail("block", block=block.number)
 
 
 def _checked_chain(blocks: Sequence[Block], trusted: str) -> dict[int, Block]:
@@ -260,7 +283,10 @@ def _checked_event(entry: Entry, blocks: Mapping[int, Block]) -> Event:
     block = blocks.get(entry.block)
     if block is None or not 0 <= entry.index < block.count:
         _fail("entry", **place)
-    text = entry.event.encode()
+    try:
+        text = entry.event.encode()
+    except UnicodeEncodeError:
+        _fail("path", **place)
     if not _is_under(text, entry, block):
         _fail("path", **place)
     try:

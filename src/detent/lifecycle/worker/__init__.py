@@ -1,5 +1,6 @@
 """The worker lifecycle: its table, its record, its moves and how an end is judged."""
 
+from detent.lifecycle.worker.evidence import doubted
 from detent.lifecycle.worker.invariants import broken, faults
 from detent.lifecycle.worker.moves import (
     Birth,
@@ -55,6 +56,7 @@ __all__ = [
     "change_health",
     "create",
     "derive_final_status",
+    "doubted",
     "end",
     "faults",
     "fold",

@@ -25,7 +25,19 @@ def faults(instance: Instance) -> tuple[str, ...]:
 def broken(before: Instance | None, event: Event, after: Instance) -> str | None:
     """The first rule that this step breaks, as a sentence, or `None`."""
     found = broken_life(WORKER, before, event, after)
-    return found or next(iter(faults(after)), None)
+    return found or _changed_wrongly(before, after) or next(iter(faults(after)), None)
+
+
+def _changed_wrongly(before: Instance | None, after: Instance) -> str | None:
+    """What no single record can show: a grace that grew, a process that became another."""
+    if before is None:
+        return None
+    known, now = before.force_at, after.force_at
+    if known is not None and (now is None or now > known):
+        return "the grace never grows"
+    if before.pid is not None and (after.pid, after.process_at) != (before.pid, before.process_at):
+        return "an instance is one process for life"
+    return None
 
 
 def _times_agree(one: Instance) -> bool:

@@ -72,14 +72,14 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 def derive_final_status(
-    end: Exit, *, stop_requested: bool, killed: bool
+    end: Exit, *, stop_requested: bool, killed: bool, initialising: bool = False
 ) -> tuple[WorkerState, Cause]:
     """The terminal state and its cause; `killed` is the flag that only a kill order raises."""
     if killed:
         return WorkerState.KILLED, Cause.GRACE_EXCEEDED
     if is_interruption(end, stop_requested=stop_requested):
         return WorkerState.STOPPED, _why_interrupted(end, stop_requested)
-    fault = _fault(end)
+    fault = _fault(end, initialising)
     if fault is not None:
         return WorkerState.FAILED, fault
     if stop_requested:
@@ -109,12 +109,12 @@ def _why_interrupted(end: Exit, stop_requested: bool) -> Cause:
     return Cause.EXTERNAL_SIGNAL if from_outside and not stop_requested else Cause.REQUESTED
 
 
-def _fault(end: Exit) -> Cause | None:
+def _fault(end: Exit, initialising: bool) -> Cause | None:
     match end.how:
         case Ending.EXITED:
             return Cause.EXIT_CODE if end.number else None
         case Ending.SIGNALLED if end.number == _SIGKILL:
-            return _killed_by(end)
+            return _killed_by(end, initialising)
         case Ending.SIGNALLED:
             return Cause.CRASH_SIGNAL
         case Ending.UNSPAWNED:
@@ -127,8 +127,9 @@ def _fault(end: Exit) -> Cause | None:
             return None
 
 
-def _killed_by(end: Exit) -> Cause:
-    # We force without the flag in one place only: during initialisation.
-    if end.is_forced:
+def _killed_by(end: Exit, initialising: bool) -> Cause:
+    # We force without the flag in one place only: during initialisation. Anywhere else a kill that
+    # nobody ordered on record is like one from outside, whoever claims to have sent it.
+    if end.is_forced and initialising:
         return Cause.INIT_KILLED
     return Cause.OOM if end.is_oom else Cause.SIGKILL_EXTERNAL

@@ -1,21 +1,26 @@
 """The immutable record of one worker instance, and the only two functions that write it.
 
-`apply` takes a record one event further; `fold` builds it from all of them. Both trust what they
-are given: whether a history is legal is asked of `invariants`.
+`apply` takes a record one event further; `fold` builds it from all of them. Both refuse words that
+no worker knows and otherwise trust what they are given: whether a history is legal is asked of
+`invariants` and `evidence`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import msgspec
 
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event, WorkerFacts
-from detent.lifecycle.worker.table import Cause, Governor, Health, WorkerState
+from detent.lifecycle.life import creates_nothing
+from detent.lifecycle.worker.table import WORKER, Cause, Governor, Health, WorkerState
 
 __all__ = ["Instance", "apply", "fold"]
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -82,12 +87,15 @@ def fold(events: Iterable[Event]) -> Instance | None:
 
 
 def _born(event: Event, facts: WorkerFacts) -> Instance:
+    told = (event.kind, event.source, event.name, event.target)
+    if told != (WORKER.name, None, "create", WorkerState.CREATED) or facts.slot is None:
+        raise creates_nothing(event)
     return Instance(
         tenant=event.tenant,
         id=event.record,
-        slot=facts.slot or "",
+        slot=facts.slot,
         version=event.version,
-        state=WorkerState(str(event.target)),
+        state=WorkerState.CREATED,
         created_at=event.at,
         state_at=event.at,
         updated_at=event.at,
@@ -97,16 +105,16 @@ def _born(event: Event, facts: WorkerFacts) -> Instance:
 
 
 def _entered(instance: Instance, event: Event, facts: WorkerFacts) -> dict[str, Any]:
-    target = WorkerState(str(event.target))
+    target = _read(WorkerState, str(event.target), event)
     changes: dict[str, Any] = {
         "state": target,
         "state_at": event.at,
         "updated_at": event.at,
         # What a probe said holds for the state it was asked in; the next probe must say it anew.
         "health": Health.UNKNOWN,
-        "governor": None if facts.governor is None else Governor(facts.governor),
+        "governor": _governor(event, facts),
         "due_at": event.run_at,
-        "cause": None if event.cause is None else Cause(event.cause),
+        "cause": None if event.cause is None else _read(Cause, event.cause, event),
     }
     if target is WorkerState.RUNNING:
         # A resume is no new start: uptime counts from the first entry.
@@ -123,18 +131,39 @@ def _entered(instance: Instance, event: Event, facts: WorkerFacts) -> dict[str, 
 
 def _amended(event: Event, facts: WorkerFacts) -> dict[str, Any]:
     match event.name:
+        case "hold_changed":
+            return {"governor": _governor(event, facts), "due_at": event.run_at}
         case "spawned":
             return {"pid": facts.pid, "process_at": facts.process_at}
         case "stop_requested":
-            cause = Cause(event.cause or Cause.REQUESTED)
+            cause = _read(Cause, event.cause or Cause.REQUESTED, event)
             return {"stop_requested": True, "force_at": event.force_at, "cause": cause}
         case "hastened":
             return {"force_at": event.force_at}
         case "kill_ordered":
             return {"killed": True}
         case "health_changed":
-            return {"health": Health(facts.health or Health.UNKNOWN), "updated_at": event.at}
+            health = _read(Health, facts.health or Health.UNKNOWN, event)
+            return {"health": health, "updated_at": event.at}
         case unknown:
             raise BadHistory(
                 f"a worker knows no event {unknown!r}", version=event.version, event=unknown
             )
+
+
+def _governor(event: Event, facts: WorkerFacts) -> Governor | None:
+    return None if facts.governor is None else _read(Governor, facts.governor, event)
+
+
+def _read(words: type[_Word], text: str, event: Event) -> _Word:
+    """The member of that name; a history with another word was written by nobody we know."""
+    try:
+        return words(text)
+    except ValueError:
+        raise BadHistory(
+            f"{event.kind} {event.record} version {event.version} ({event.name}):"
+            f" {text!r} is no {words.__name__}",
+            record=event.record,
+            version=event.version,
+            word=text,
+        ) from None

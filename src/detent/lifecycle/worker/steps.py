@@ -7,14 +7,16 @@ nothing has happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from detent.lifecycle.event import By, Event, WorkerFacts
 from detent.lifecycle.life import must_hold
-from detent.lifecycle.machine import Actor, Refusal, Transition
+from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.worker.causes import may_carry
+from detent.lifecycle.worker.guards import HOLDS, needed
 from detent.lifecycle.worker.invariants import broken
 from detent.lifecycle.worker.record import Instance, apply
 from detent.lifecycle.worker.table import DEFAULT_CAUSES, EDGE_EVENTS, WORKER, Cause, WorkerState
@@ -91,11 +93,8 @@ def take(instance: Instance, steps: Sequence[Step], order: Order) -> Accepted | 
     start = instance.state
     for step in steps:
         by = By(Actor.SYSTEM, order.by.id) if step.is_bridge else order.by
-        fired = WORKER.fire(instance.state, step.event, step.target, by.kind)
-        if isinstance(fired, Transition):
-            fired = _guarded(fired, instance, step, order)
-        if isinstance(fired, Refusal):
-            return _from(start, fired, by)
+        if refusal := _refusal(instance, step, order, by.kind):
+            return _from(start, refusal, by.kind)
         event = _event(instance, step, order, by)
         after = apply(instance, event)
         must_hold(broken(instance, event, after), event)
@@ -104,11 +103,37 @@ def take(instance: Instance, steps: Sequence[Step], order: Order) -> Accepted | 
     return Accepted(instance, tuple(events))
 
 
-def _from(start: WorkerState, refusal: Refusal, by: By) -> Refusal:
+def _refusal(instance: Instance, step: Step, order: Order, actor: Actor) -> Refusal | None:
+    """Why this step may not be taken: by the table, by a guard, or because of what it tells."""
+    fired = WORKER.fire(instance.state, step.event, step.target, actor)
+    if isinstance(fired, Refusal):
+        return fired
+    for guard in fired.guards:
+        if not _holds(guard, instance, step, order):
+            return _saying(f"not_{guard}", needed(guard), instance, step, actor)
+    if not may_carry(instance.state, step.event, step.detail.cause):
+        detail = f"it does not happen for {step.detail.cause or 'no cause'}"
+        return _saying("bad_cause", detail, instance, step, actor)
+    return None
+
+
+def _holds(guard: str, instance: Instance, step: Step, order: Order) -> bool:
+    if guard == "slot_ready":
+        return order.is_slot_ready
+    return HOLDS[guard](instance, step.detail.facts or WorkerFacts())
+
+
+def _saying(code: str, detail: str, instance: Instance, step: Step, actor: Actor) -> Refusal:
+    return WORKER.refusal(
+        code, instance.state, step.event, actor, target=step.target, detail=detail
+    )
+
+
+def _from(start: WorkerState, refusal: Refusal, actor: Actor) -> Refusal:
     """The refusal as seen from where the record stands: what lies between never happened."""
-    here = WORKER.fire(start, refusal.event, refusal.target, by.kind)
-    allowed = here.allowed if isinstance(here, Refusal) else refusal.allowed
-    return msgspec.structs.replace(refusal, state=start, allowed=allowed)
+    return WORKER.refusal(
+        refusal.code, start, refusal.event, actor, target=refusal.target, detail=refusal.detail
+    )
 
 
 def _event(instance: Instance, step: Step, order: Order, by: By) -> Event:
@@ -133,34 +158,3 @@ def _event(instance: Instance, step: Step, order: Order, by: By) -> Event:
         force_at=detail.force_at,
         worker=detail.facts,
     )
-
-
-def _guarded(
-    fired: Transition, instance: Instance, step: Step, order: Order
-) -> Transition | Refusal:
-    for name in fired.guards:
-        if not _GUARDS[name](instance, step, order):
-            return Refusal(
-                code=f"not_{name}",
-                machine=WORKER.name,
-                state=instance.state,
-                event=step.event,
-                target=step.target,
-                actor=fired.actor,
-                detail=f"the guard {name} does not hold",
-            )
-    return fired
-
-
-def _is_governed(_instance: Instance, step: Step, _order: Order) -> bool:
-    return step.detail.facts is not None and step.detail.facts.governor is not None
-
-
-_GUARDS: dict[str, Callable[[Instance, Step, Order], bool]] = {
-    "governed": _is_governed,
-    "slot_ready": lambda _instance, _step, order: order.is_slot_ready,
-    "wanted": lambda instance, _step, _order: not instance.stop_requested,
-    "suspendable": lambda instance, _step, _order: instance.suspendable,
-    "spared": lambda instance, _step, _order: not instance.killed,
-    "kill_ordered": lambda instance, _step, _order: instance.killed,
-}

@@ -119,6 +119,8 @@ _GUARDS = (
     Guard("suspendable", "the worker can go quiet and come back"),
     Guard("spared", "no order to kill was recorded; after one, only killed is left"),
     Guard("kill_ordered", "the order to kill was recorded before it was carried out"),
+    Guard("identified", "the process is named by a positive pid and by its birth"),
+    Guard("first_process", "no process has been recorded for this instance before"),
 )
 
 _BIRTH = Edge("create", (None,), _CREATED, _CALLER, "A slot builds a fresh instance.")
@@ -238,7 +240,20 @@ _NUMBERED: tuple[tuple[str, Edge, Cause | None], ...] = (
 )
 
 _AMENDMENTS = (
-    Amendment("spawned", (_STARTING,), (Actor.SYSTEM,), "The process exists: its pid and birth."),
+    Amendment(
+        "hold_changed",
+        (_PENDING,),
+        (Actor.SYSTEM,),
+        "Another governor holds it now, or until another time.",
+        ("governed",),
+    ),
+    Amendment(
+        "spawned",
+        (_STARTING,),
+        (Actor.SYSTEM,),
+        "The process exists: its pid and birth.",
+        ("identified", "first_process"),
+    ),
     Amendment(
         "stop_requested", (_STARTING,), _CALLER, "Asked to end before it was ready; it may comply."
     ),

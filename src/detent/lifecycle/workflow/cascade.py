@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.job import Job
+from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow.commit import Commit, Move, must
 from detent.lifecycle.workflow.invariants import check_flow, check_tallies
 from detent.lifecycle.workflow.plan import Fails, WhenEmpty
@@ -45,8 +46,6 @@ _FAILS_CANCELLED = Move(StepEvent.FAIL, StepState.FAILED, StepCause.JOB_CANCELLE
 _FLOW_STARTS = Move(WorkflowEvent.START, WorkflowState.IN_PROGRESS)
 _FLOW_COMPLETES = Move(WorkflowEvent.COMPLETE, WorkflowState.COMPLETED, WorkflowCause.SUCCEEDED)
 _FLOW_FAILS = Move(WorkflowEvent.FAIL, WorkflowState.FAILED, WorkflowCause.STEP_FAILED)
-
-_WAITING = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
 
 
 def cascade(flow: Flow, touched: Collection[str], now: int, ctx: Context) -> Accepted:
@@ -92,7 +91,7 @@ def returned(flow: Flow, job: Job) -> bool:
     The system then cancels it in the same unit. Only what once ran can come back, so its step had
     its turn: all that can have happened is that the step or the workflow has ended since.
     """
-    if job.step is None or job.state not in _WAITING:
+    if job.step is None or job.state not in PARKED:
         return False
     has_ended = flow.steps[job.step].state in STEP.terminal
     return has_ended or flow.workflow.state in WORKFLOW.terminal

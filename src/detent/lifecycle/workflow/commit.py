@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
+from detent.errors import BadHistory
 from detent.lifecycle.event import By, Event, StepMade
 from detent.lifecycle.machine import Machine, Refusal
 from detent.lifecycle.workflow.applying import apply_step, apply_workflow
@@ -50,7 +53,12 @@ _GATED = Move(StepEvent.WAIT, StepState.WAITING)
 
 def must(refusal: Refusal | None) -> None:
     """What follows from moves already made cannot be refused; if it is, the fault is ours."""
-    assert refusal is None, refusal
+    if refusal is not None:
+        raise _fault(refusal)
+
+
+def _fault(refusal: Refusal) -> BadHistory:
+    return BadHistory(refusal.message, **msgspec.structs.asdict(refusal))
 
 
 class Commit:
@@ -143,7 +151,9 @@ class Commit:
             depends_on=plan.depends_on,
         )
         event = _birth(STEP, (self.workflow.tenant, plan.id), self.now, self.ctx, made)
-        assert isinstance(event, Event), "whoever may extend a workflow may create its steps"
+        if isinstance(event, Refusal):
+            # Whoever may extend a workflow may create its steps: the tables contradict each other.
+            raise _fault(event)
         step = self.steps[plan.id] = apply_step(None, event)
         check_move(None, event, step)
         self.events.append(event)

@@ -46,6 +46,10 @@ _STEP_ABORTS = Move(StepEvent.ABORT, StepState.ABORTED, StepCause.WORKFLOW)
 _RELEASES = Move(StepEvent.RELEASE, StepState.PENDING)
 _WAITS = Move(StepEvent.WAIT, StepState.WAITING)
 
+_OWNER = frozenset({Actor.USER, Actor.SYSTEM})
+_ASKERS = {c.AddJobs: _OWNER, c.Release: frozenset({Actor.USER}), c.Wait: _OWNER}
+_TARGETS = {c.Release: StepState.PENDING, c.Wait: StepState.WAITING}
+
 
 def decide(flow: Flow | None, command: c.Command, now: int, ctx: Context) -> Answer:
     """What the command does to the workflow: accepted with its events, unchanged, or refused."""
@@ -58,7 +62,20 @@ def decide(flow: Flow | None, command: c.Command, now: int, ctx: Context) -> Ans
     if isinstance(command, c.AddJobs | c.Release | c.Wait) and command.step not in flow.steps:
         detail = f"no step {command.step!r} in it"
         return STEP.refusal("unknown_step", None, command.event, ctx.by.kind, detail=detail)
-    return _DECIDERS[type(command)](flow, command, now, ctx)
+    return _barred(flow, command, ctx) or _DECIDERS[type(command)](flow, command, now, ctx)
+
+
+def _barred(flow: Flow, command: c.Command, ctx: Context) -> Refusal | None:
+    """Who may not ask is refused before the step is looked at, also where nothing would change.
+
+    The other commands always fire an edge of the workflow, which asks for the actor itself.
+    """
+    if not isinstance(command, c.AddJobs | c.Release | c.Wait):
+        return None
+    if ctx.by.kind in _ASKERS[type(command)]:
+        return None
+    state, target = flow.steps[command.step].state, _TARGETS.get(type(command))
+    return STEP.refusal("wrong_actor", state, command.event, ctx.by.kind, target=target)
 
 
 def _make(flow: Flow | None, command: c.Make, now: int, ctx: Context) -> Answer:
@@ -184,9 +201,9 @@ def _wait(flow: Flow, command: c.Wait, now: int, ctx: Context) -> Answer:
     if flow.steps[command.step].state is StepState.WAITING:
         return Unchanged(flow)
     # The edge is the system's; an operator's wish is carried out by it, under the operator's name.
-    for_whom = ctx.by if ctx.by.kind is Actor.WORKER else By(Actor.SYSTEM, ctx.by.id)
     commit = Commit(flow, now, ctx)
-    return commit.move_step(command.step, _WAITS, for_whom) or _checked(commit)
+    by = By(Actor.SYSTEM, ctx.by.id)
+    return commit.move_step(command.step, _WAITS, by) or _checked(commit)
 
 
 def _settled(commit: Commit, asked: Collection[str]) -> Accepted:

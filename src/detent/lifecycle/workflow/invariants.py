@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from detent.errors import BadHistory
 from detent.lifecycle.event import Event
-from detent.lifecycle.life import broken_life, must_hold
+from detent.lifecycle.life import broken_life, faulty, must_hold
 from detent.lifecycle.machine import Machine
 from detent.lifecycle.workflow.record import Flow, Step, Workflow
 from detent.lifecycle.workflow.standing import outlooks
@@ -38,12 +37,7 @@ def check_tallies(flow: Flow, steps: Iterable[str]) -> None:
 
 def _raise(flow: Flow, fault: str | None) -> None:
     if fault is not None:
-        raise BadHistory(
-            f"workflow {flow.workflow.id} version {flow.workflow.version}: {fault}",
-            record=flow.workflow.id,
-            version=flow.workflow.version,
-            fault=fault,
-        )
+        raise faulty(f"workflow {flow.workflow.id}", flow.workflow.version, fault)
 
 
 def broken_move(before: Workflow | Step | None, event: Event, after: Workflow | Step) -> str | None:

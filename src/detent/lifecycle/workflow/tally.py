@@ -15,12 +15,12 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.job.table import PARKED
 
 __all__ = ["NOTHING", "Tally", "Word", "bucket", "delta", "fresh", "recount", "step_percentage"]
 
 Word: TypeAlias = Literal["pending", "in_progress", "retried", "completed", "failed"]
 
-_WAITING = frozenset({JobState.SCHEDULED, JobState.AVAILABLE, JobState.RETRYABLE})
 _WORDS: dict[JobState, Word] = {
     JobState.PENDING: "in_progress",
     JobState.ACTIVE: "in_progress",
@@ -114,7 +114,7 @@ def step_percentage(tally: Tally) -> int:
 
 def _stands_waiting(job: Job) -> bool:
     """A cancelled job stands where its cancel found it."""
-    return (job.previous if job.state is JobState.CANCELLED else job.state) in _WAITING
+    return (job.previous if job.state is JobState.CANCELLED else job.state) in PARKED
 
 
 def _counted(job: Job) -> Tally:

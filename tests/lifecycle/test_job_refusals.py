@@ -33,8 +33,8 @@ from tests.lifecycle.making import (
 
 Make = Callable[[], j.Job | None]
 KEY = ("code", "detail", "make", "command", "by", "more")
-NAMES = ["", "x" * 256, "\ud800", 7]
-TEXT = "must be a text of 1 to 255 characters that UTF-8 can write"
+NAMES = ["", "x" * 256, "\ud800", "a\0b", 7]
+TEXT = "must be a text of 1 to 255 characters that UTF-8 can write, without NUL"
 MOMENT = "must be microseconds since the epoch, from 0 and within 63 bits"
 SPAN = "must be a positive number of microseconds, at most 100 years"
 ENQUEUE: dict[str, Any] = {"id": "job-2", "profile": "python"}
@@ -395,14 +395,15 @@ def test_nothing_that_cannot_be_stored_or_sealed_gets_in(
         (f"now {MOMENT}", 2**63, j.Context(USER, "c", 1)),
         (f"place {MOMENT}", NOW, j.Context(USER, "c", -1)),
         (f"command_id {TEXT}", NOW, j.Context(USER, "", 1)),
+        (f"command_id {TEXT}", NOW, j.Context(USER, "a\0b", 1)),
         (f"the actor's id {TEXT}", NOW, j.Context(By(USER.kind, "\ud800"), "c", 1)),
         (
-            "reason must be a text of at most 2000 characters that UTF-8 can write",
+            "reason must be a text of at most 2000 characters that UTF-8 can write, without NUL",
             NOW,
             j.Context(USER, "c", 1, reason="x" * 2_001),
         ),
         (
-            "reason must be a text of at most 2000 characters that UTF-8 can write",
+            "reason must be a text of at most 2000 characters that UTF-8 can write, without NUL",
             NOW,
             j.Context(USER, "c", 1, reason="\ud800"),
         ),

@@ -1,7 +1,7 @@
 """What a value must be before anything is decided on it, so that nothing unwritable gets in.
 
-Every string that ends up in an event must be writable as UTF-8, or no seal could ever cover it;
-every number must fit the columns of a database.
+Every string that ends up in an event must be writable as UTF-8, or no seal could ever cover it, and
+must hold no NUL, which not every database can keep; every number must fit the columns of one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ REASON_MAX = 2_000
 INSTANT_MAX = 2**63 - 1
 SPAN_US_MAX = 100 * 366 * 24 * 3600 * 1_000_000
 _PRIORITY_MAX = 2**31 - 1
+NUL = "\0"
 _Rule = Callable[[Any], str | None]
 
 
@@ -34,10 +35,11 @@ def ill_formed(command: c.Command, now: int, ctx: Context) -> Unmet | None:
 
 def ill_timed(now: int, ctx: Context) -> Unmet | None:
     """The same for the time and for whoever asks; what is usual is told at a glance."""
-    usual = ctx.reason is None and ctx.command_id.isascii() and ctx.by.id.isascii()
-    if usual and 0 < len(ctx.command_id) <= NAME_MAX >= len(ctx.by.id):
+    asker = ctx.command_id + ctx.by.id
+    if ctx.reason is None and ctx.command_id and asker.isascii() and len(asker) <= NAME_MAX:
         place = ctx.place
-        if 0 <= now <= INSTANT_MAX and (place is None or 0 <= place <= INSTANT_MAX):
+        in_range = 0 <= now <= INSTANT_MAX and (place is None or 0 <= place <= INSTANT_MAX)
+        if in_range and NUL not in asker:
             return None
     for field, value, rule in (
         ("now", now, _instant),
@@ -54,11 +56,11 @@ def ill_timed(now: int, ctx: Context) -> Unmet | None:
 
 def _name(value: Any) -> str | None:
     # The common case first: plain text is told by a flag, without looking at it.
-    if type(value) is str and value.isascii() and 0 < len(value) <= NAME_MAX:
+    if type(value) is str and value.isascii() and 0 < len(value) <= NAME_MAX and NUL not in value:
         return None
     if isinstance(value, str) and 0 < len(value) <= NAME_MAX and _is_writable(value):
         return None
-    return f"must be a text of 1 to {NAME_MAX} characters that UTF-8 can write"
+    return f"must be a text of 1 to {NAME_MAX} characters that UTF-8 can write, without NUL"
 
 
 def _name_or_empty(value: Any) -> str | None:
@@ -74,7 +76,7 @@ def _reason(value: Any) -> str | None:
         isinstance(value, str) and len(value) <= REASON_MAX and _is_writable(value)
     ):
         return None
-    return f"must be a text of at most {REASON_MAX} characters that UTF-8 can write"
+    return f"must be a text of at most {REASON_MAX} characters that UTF-8 can write, without NUL"
 
 
 def _is_writable(value: str) -> bool:
@@ -82,7 +84,7 @@ def _is_writable(value: str) -> bool:
         value.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return NUL not in value
 
 
 def _instant(value: Any) -> str | None:

@@ -22,7 +22,7 @@ from detent.lifecycle.event import By, Event
 from detent.lifecycle.job import Gate, Job, Lease
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.seal import Block
-from detent.stores.select import Filter, Page
+from detent.stores.select import FIRST_PAGE, Filter, Page
 
 __all__ = [
     "Body",
@@ -181,7 +181,7 @@ class Stale(msgspec.Struct, frozen=True):
 
 
 class LeaseAlive(msgspec.Struct, frozen=True):
-    """The holder was declared lost, but its row says that it is alive; or it is not, but must be."""
+    """The holder was declared lost, but its row is alive; or it must be alive, and is not."""
 
     key: Key
     lease: Lease | None
@@ -330,7 +330,7 @@ class WriteStore(Protocol):
         ...
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
-        """Seal the oldest events that are not sealed yet into the next block; `None` if none are."""
+        """Seal the oldest events not sealed yet into the next block; `None` if there are none."""
         ...
 
     async def append_logs(self, lines: Sequence[tuple[Key, Line]]) -> Sequence[int]:
@@ -345,7 +345,7 @@ class ReadStore(Protocol):
         """The jobs of these keys, in order."""
         ...
 
-    async def find(self, chosen: Filter, page: Page = Page()) -> Sequence[Stored]:
+    async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         """The jobs that fit, newest first."""
         ...
 

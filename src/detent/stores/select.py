@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Filter", "Page"]
+__all__ = ["FIRST_PAGE", "Filter", "Page"]
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -25,3 +25,6 @@ class Page(msgspec.Struct, frozen=True):
 
     limit: int = 50
     after: str | None = None
+
+
+FIRST_PAGE = Page()

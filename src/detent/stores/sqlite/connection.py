@@ -1,0 +1,79 @@
+"""Connections whose settings were read back: what is not in force is not promised."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Final
+
+from detent.errors import UnsupportedStore
+from detent.stores.sqlite.statements import SQL
+
+__all__ = ["BUSY_MS", "need_version", "open_reader", "open_writer"]
+
+OLDEST: Final = (3, 35, 0)
+BUSY_MS: Final = 5_000
+"""How long we wait for somebody's own connection; our processes take turns before."""
+_STATEMENTS = 256
+
+_WANTED: Final = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    "foreign_keys": 1,
+    "busy_timeout": BUSY_MS,
+    **({"fullfsync": 1, "checkpoint_fullfsync": 1} if sys.platform == "darwin" else {}),
+}
+
+
+def need_version(found: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Refuse a SQLite that lacks what our statements need."""
+    if found < OLDEST:
+        has, needs = (".".join(map(str, one)) for one in (found, OLDEST))
+        raise UnsupportedStore(f"SQLite {has} is too old; {needs} or newer is needed", version=has)
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The one connection that writes."""
+    connection = _open(path)
+    connection.execute(SQL["set_wal"])
+    connection.execute(SQL["set_full"])
+    connection.execute(SQL["set_foreign_keys"])
+    connection.execute(SQL["set_journal_size"])
+    if sys.platform == "darwin":
+        connection.execute(SQL["set_fullfsync"])
+        connection.execute(SQL["set_checkpoint_fullfsync"])
+    _verify(connection, _WANTED)
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that sees what is committed and can change nothing."""
+    connection = _open(path)
+    connection.execute(SQL["set_query_only"])
+    _verify(connection, {"journal_mode": "wal", "query_only": 1, "busy_timeout": BUSY_MS})
+    return connection
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode=rw",
+        uri=True,
+        timeout=BUSY_MS / 1_000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+
+
+def _verify(connection: sqlite3.Connection, wanted: dict[str, object]) -> None:
+    for name, value in wanted.items():
+        found = connection.execute(SQL[f"get_{name}"]).fetchone()[0]
+        if found != value:
+            connection.close()
+            raise UnsupportedStore(
+                f"SQLite runs with {name} = {found}, not {value}; its promises would not hold",
+                pragma=name,
+                found=found,
+                wanted=value,
+            )

@@ -21,7 +21,6 @@ _WANTED: Final = {
     "journal_mode": "wal",
     "synchronous": 2,
     "foreign_keys": 1,
-    "busy_timeout": BUSY_MS,
     **({"fullfsync": 1, "checkpoint_fullfsync": 1} if sys.platform == "darwin" else {}),
 }
 
@@ -33,9 +32,9 @@ def need_version(found: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
         raise UnsupportedStore(f"SQLite {has} is too old; {needs} or newer is needed", version=has)
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path, *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
     """The one connection that writes."""
-    connection = _open(path)
+    connection = _open(path, busy_ms)
     connection.execute(SQL["set_wal"])
     connection.execute(SQL["set_full"])
     connection.execute(SQL["set_foreign_keys"])
@@ -43,23 +42,23 @@ def open_writer(path: Path) -> sqlite3.Connection:
     if sys.platform == "darwin":
         connection.execute(SQL["set_fullfsync"])
         connection.execute(SQL["set_checkpoint_fullfsync"])
-    _verify(connection, _WANTED)
+    _verify(connection, {**_WANTED, "busy_timeout": busy_ms})
     return connection
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that sees what is committed and can change nothing."""
-    connection = _open(path)
+    connection = _open(path, BUSY_MS)
     connection.execute(SQL["set_query_only"])
     _verify(connection, {"journal_mode": "wal", "query_only": 1, "busy_timeout": BUSY_MS})
     return connection
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, busy_ms: int) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
         uri=True,
-        timeout=BUSY_MS / 1_000,
+        timeout=busy_ms / 1_000,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=_STATEMENTS,

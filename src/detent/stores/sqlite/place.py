@@ -12,7 +12,15 @@ from typing import Final
 
 from detent.errors import BadUrl, UnsupportedStore
 
-__all__ = ["file_system", "linux_mounts", "mac_mounts", "path_of", "prepare"]
+__all__ = [
+    "file_system",
+    "linux_mounts",
+    "lock_paths",
+    "mac_mounts",
+    "need_local",
+    "path_of",
+    "prepare",
+]
 
 _REMOTE: Final = (
     *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs"),
@@ -41,7 +49,7 @@ def prepare(path: Path) -> None:
     if not folder.is_dir():
         raise BadUrl(f"There is no folder {folder}; create it first", path=str(path))
     _need_private_folder(folder)
-    _need_local(folder)
+    need_local(folder.resolve(), _mounts())
     for name in (path, *lock_paths(path)):
         _touch_private(name)
 
@@ -62,6 +70,9 @@ def _need_private_folder(folder: Path) -> None:
 
 
 def _touch_private(path: Path) -> None:
+    # Whoever could put a link here could make us write to a file of their choice.
+    if path.is_symlink():
+        raise UnsupportedStore(f"{path} is a link; name the file itself", path=str(path))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
@@ -75,8 +86,9 @@ def _touch_private(path: Path) -> None:
         )
 
 
-def _need_local(folder: Path) -> None:
-    found = file_system(folder.resolve(), _mounts())
+def need_local(folder: Path, mounts: Iterator[tuple[str, str]]) -> None:
+    """Refuse a folder whose locks and shared memory other machines would not see."""
+    found = file_system(folder, mounts)
     if found in _REMOTE or (found.startswith("fuse.") and found not in _LOCAL_FUSE):
         raise UnsupportedStore(
             f"{folder} is on a network file system ({found}), where SQLite cannot lock;"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,11 +26,16 @@ from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
 
-__all__ = ["AHEAD_US_MAX", "SqliteStore"]
+__all__ = ["AHEAD_US_MAX", "SqliteStore", "connect"]
 
 AHEAD_US_MAX = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
 _KEYS_PAGE = 1_000
+
+
+def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+    """The store of this file, not opened yet."""
+    return SqliteStore(place.path_of(url), clock or (lambda: time.time_ns() // 1_000))
 
 
 class SqliteStore:

@@ -211,13 +211,20 @@ async def test_who_waits_in_vain_is_told_so(world: World) -> None:
 
 
 async def woken_by(world: World, change: Awaitable[object]) -> bool:
-    """Whether that change ends a wait that had begun before it."""
+    """Whether that change ends a wait that had begun before it, after a claim in vain."""
+    await world.claim(0)
     waiting = asyncio.ensure_future(world.store.wait(30.0))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not waiting.done()
     await change
     return await waiting
+
+
+async def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(world: World) -> None:
+    await world.claim()
+    await world.push()
+    assert await world.store.wait(30.0)
 
 
 async def test_a_new_job_wakes_all_who_wait(world: World) -> None:

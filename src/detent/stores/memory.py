@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -65,6 +64,7 @@ class MemoryStore:
         self._logs: defaultdict[Key, list[api.Logged]] = defaultdict(list)
         self._tail: list[api.Logged] = []
         self._waiting: set[asyncio.Future[bool]] = set()
+        self._has_news = False
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -257,6 +257,7 @@ class MemoryStore:
     # --- step: claims -------------------------------------------------------------------------
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
+        self._has_news = False
         row = self._worker_lease(want.holder)
         if not want.wire and not self._is_alive(row, now):
             return api.Claimed(lost=True)
@@ -378,13 +379,8 @@ class MemoryStore:
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._need_time(now)
-        return [self._extend(lease, until) for lease, until in leases]
-
-    def _extend(self, lease: str, until: int) -> bool:
-        if lease not in self._leases:
-            return False
-        self._leases[lease] = until
-        return True
+        self._leases |= {lease: until for lease, until in leases if lease in self._leases}
+        return [lease in self._leases for lease, _ in leases]
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         self._need_time(now)
@@ -472,14 +468,19 @@ class MemoryStore:
 
     async def wait(self, timeout_s: float) -> bool:
         self._need_open()
+        if self._has_news:  # It came after the last claim had looked, and before this wait.
+            return True
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.add(woken)
-        with suppress(TimeoutError):
+        try:
             return await asyncio.wait_for(woken, timeout_s)
-        self._waiting.discard(woken)
-        return False
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(woken)
 
     def _wake(self, *, found: bool) -> None:
+        self._has_news = found
         for woken in self._waiting:
             if not woken.done():
                 woken.set_result(found)

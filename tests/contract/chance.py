@@ -1,0 +1,342 @@
+"""A world of chance: pushes, claims, reports, losses and mishaps, asked of two stores at once.
+
+The same actions are used by Hypothesis, which shrinks what it finds, and by a seeded driver, which
+reaches everything. Whatever is asked was decided by the lifecycle, on a record as it is or as it
+was a while ago, or has been asked before, because its answer is imagined to be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import PROFILES, Deadlines
+from detent.lifecycle.retry import Verdict
+from detent.stores.api import (
+    Body,
+    Due,
+    Failure,
+    GateKind,
+    GateRow,
+    Idempotency,
+    Line,
+    Move,
+    Store,
+    Unique,
+    Unit,
+    Want,
+    WorkerRow,
+)
+from tests.contract.making import ALIVE, LOST, SECOND, SYSTEM, USER, key_of
+from tests.contract.twins import Twins
+
+TENANTS = ("", "", "t2")
+QUEUES = ("default", "default", "other")
+TYPES = ("mail.send", "report")
+WORKERS = ("w0", "w1", "w2")
+LIVE = ("scheduled", "available", "pending", "active", "retryable")
+
+
+class Chance:
+    """One world; every action takes its chances from the generator it is handed."""
+
+    def __init__(self, twins: Twins) -> None:
+        self.twins = twins
+        self.make = twins.make
+        self.units: list[Unit] = []
+        self.wants: list[Want] = []
+        self.seen: list[j.Job] = []
+        self.dues: list[Due] = []
+
+    @property
+    def now(self) -> int:
+        """The present moment."""
+        return self.twins.clock.now
+
+    # --- actions ------------------------------------------------------------------------------
+
+    async def push(self, rng: Random) -> None:
+        """New jobs, some under an id, a fingerprint or a key that is in use."""
+        await self._step(rng, [self._pushed(rng) for _ in range(rng.randrange(1, 4))])
+
+    async def command(self, rng: Random) -> None:
+        """Commands on records as they are, and sometimes as they were."""
+        units = [self._commanded(rng, await self._job(rng)) for _ in range(rng.randrange(1, 4))]
+        await self._step(rng, [unit for unit in units if unit is not None])
+
+    async def replace(self, rng: Random) -> None:
+        """One job goes, another comes, in one unit."""
+        job, command = await self._job(rng), self.make.command_id()
+        if job is None:
+            return
+        ctx = self.make.ctx(SYSTEM, command_id=command)
+        answer = j.decide(job, j.Cancel(j.Cause.REPLACED, force=True), self.now, ctx)
+        moves = [self.make.moved(job, answer)] if isinstance(answer, j.Accepted) else []
+        new = self.make.new(**self._born(rng), command_id=command)
+        await self._step(rng, [self.make.inserting(new, moves=moves)])
+
+    async def claim(self, rng: Random) -> None:
+        """A wish, alone or together with a unit."""
+        want = self._want(rng)
+        self.wants.append(want)
+        units = [self._pushed(rng)] if rng.random() < 0.3 else []
+        await self._step(rng, units, want)
+
+    async def again(self, rng: Random) -> None:
+        """Something that was asked before, as if its answer had been lost."""
+        units = [rng.choice(self.units)] if self.units else []
+        want = rng.choice(self.wants[-3:]) if self.wants and rng.random() < 0.5 else None
+        await self._step(rng, units, want)
+
+    async def tick(self, rng: Random) -> None:
+        """What is due is handed out and answered, at once, later or never."""
+        hold_us = rng.choice([1, SECOND // 2, 60 * SECOND])
+        due = await self.twins.both(lambda store: self._due(store, hold_us))
+        self.dues += due
+        answered = [one for one in self.dues if rng.random() < 0.8]
+        self.dues = [one for one in self.dues if one not in answered and rng.random() < 0.5]
+        await self._step(rng, [self.make.ticking(one) for one in answered])
+
+    async def beat(self, rng: Random) -> None:
+        """Workers say that they are alive; some are lost and do not know it."""
+        until = self.now + rng.choice([0, 5, 15, 60]) * SECOND
+        rows = [WorkerRow(one, until) for one in WORKERS if rng.random() < 0.7]
+        await self.twins.both(lambda store: store.beat(rows, now=self.now))
+
+    async def lose(self, rng: Random) -> None:
+        """Somebody is declared lost, rightly or not."""
+        lost = [one for one in (*WORKERS, "unheard-of") if rng.random() < 0.3]
+        await self.twins.both(lambda store: store.declare_lost(lost, now=self.now))
+
+    async def extend(self, rng: Random) -> None:
+        """Leases of now and of long ago are renewed."""
+        leases = [job.lease or "none" for job in rng.sample(self.seen, min(len(self.seen), 4))]
+        asked = [(lease, self.now + rng.randrange(30 * SECOND)) for lease in dict.fromkeys(leases)]
+        await self.twins.both(lambda store: store.extend(asked, now=self.now))
+
+    async def gate(self, rng: Random) -> None:
+        """A queue or a type is paused, goes on, or is deleted."""
+        kind = rng.choice(list(GateKind))
+        name = rng.choice(QUEUES if kind is GateKind.QUEUE else TYPES)
+        words = [j.Gate(closed=True), j.Gate(opened_at=self.now), j.OPEN]
+        word = rng.choice([*words, words[1], j.Gate(queue_deleted=kind is GateKind.QUEUE)])
+        rows = [GateRow(kind, name, word, rng.choice(TENANTS))]
+        await self.twins.both(lambda store: store.set_gates(rows, now=self.now))
+
+    async def log(self, rng: Random) -> None:
+        """Lines are written for jobs that are there and for some that are not."""
+        jobs = [await self._job(rng) for _ in range(3)]
+        keys = [key_of(job) for job in jobs if job is not None] + [("", "nobody")]
+        lines = [(key, Line(self.now, f"line {number}")) for number, key in enumerate(keys)]
+        await self.twins.both(lambda store: store.append_logs(lines))
+
+    async def pass_time(self, rng: Random) -> None:
+        """Time passes, mostly forwards."""
+        roll = rng.random()
+        step = 3 * SECOND if roll < 0.6 else 40 * SECOND
+        self.twins.clock.move(-rng.randrange(4 * SECOND) if roll < 0.1 else rng.randrange(step))
+
+    async def look(self, _: Random) -> None:
+        """The rarer questions."""
+        await self.twins.compare_views()
+
+    async def break_rules(self, rng: Random) -> None:
+        """A unit that no store may hold."""
+        if rng.random() < 0.3:
+            born = {**self._born(rng), "priority": rng.choice([2**63, -(2**64)])}
+            broken = self.make.pushed(**born)
+        else:
+            unit = self._pushed(rng)
+            new, event = unit.new[0], unit.new[0].events[0]
+            wrongs: list[dict[str, Any]] = [
+                {"target": "completed"},
+                {"version": 2},
+                {"record": "somebody-else"},
+            ]
+            events = (replace(event, **rng.choice(wrongs)), *new.events[1:])
+            broken = replace(unit, new=(replace(new, events=events),))
+        await self.twins.both(lambda store: store.step([broken], now=self.now))
+
+    # --- asking -------------------------------------------------------------------------------
+
+    async def _step(self, rng: Random, units: list[Unit], want: Want | None = None) -> None:
+        self.units += units
+        if rng.random() < 0.05 and units:
+            units = [*units, units[0]]
+        stepped = await self.twins.both(lambda store: store.step(units, now=self.now, want=want))
+        self.seen += [stored.job for stored in stepped.claimed.jobs]
+
+    async def _due(self, store: Store, hold_us: int) -> list[Due]:
+        due = await store.take_due(now=self.now, limit=1_000, hold_us=hold_us)
+        return sorted(due, key=lambda one: key_of(one.stored.job))
+
+    async def _job(self, rng: Random) -> j.Job | None:
+        """A record as it is, or one as it was a while ago."""
+        if self.seen and rng.random() < 0.15:
+            return rng.choice(self.seen)
+        records = list((await self.twins.everything()).values())
+        if not records:
+            return None
+        live = [one for one in records if one.job.ended_at is None]
+        job = rng.choice(live if live and rng.random() < 0.9 else records).job
+        self.seen.append(job)
+        return job
+
+    # --- making -------------------------------------------------------------------------------
+
+    def _pushed(self, rng: Random) -> Unit:
+        more = self._born(rng)
+        if rng.random() < 0.1 and self.seen:
+            more["id"] = rng.choice(self.seen).id
+        if rng.random() < 0.2:
+            states = rng.choice([LIVE, ("available",), ("completed", "active")])
+            since = rng.choice([None, self.now - 5 * SECOND])
+            more["unique"] = Unique(rng.choice("fg"), states, since)
+        if rng.random() < 0.2:
+            until = self.now + rng.randrange(20 * SECOND)
+            more["idempotency"] = Idempotency(rng.choice("kl"), rng.choice("de"), until)
+        return self.make.pushed(**more)
+
+    def _born(self, rng: Random) -> dict[str, Any]:
+        profile = rng.choice(sorted(PROFILES))
+        limits = Deadlines(*(rng.randrange(1, 30 * SECOND) for _ in range(3)))
+        return {
+            "profile": profile,
+            "tenant": rng.choice(TENANTS),
+            "queue": rng.choice(QUEUES),
+            "priority": rng.randrange(-1, 2),
+            "delivery": rng.choice([None, None, "pull", "push"]),
+            "run_at": rng.choice([None, None, None, self.now + rng.randrange(9 * SECOND)]),
+            "expires_at": rng.choice([None, None, self.now + rng.randrange(1, 60 * SECOND)]),
+            "deadlines": rng.choice([None, Deadlines(), limits]),
+            "held": rng.random() < 0.05,
+            "body": Body(rng.choice(TYPES), f'["{rng.random()}"]'),
+        }
+
+    def _want(self, rng: Random) -> Want:
+        wire = rng.random() < 0.4
+        holder = rng.choice(["remote", *WORKERS]) if wire else rng.choice(WORKERS)
+        return self.make.want(
+            rng.randrange(4),
+            holder=holder,
+            wire=wire,
+            tenant=rng.choice(TENANTS),
+            lease_us=rng.choice([None, rng.randrange(1, 20 * SECOND)]) if wire else None,
+            queues=rng.choice([("default",), ("other", "default"), ("default", "other")]),
+            types=rng.choice([None, None, TYPES[:1]]),
+            profiles=rng.choice([None, None, ("python", "ojs", "rest")]),
+        )
+
+    def _commanded(self, rng: Random, job: j.Job | None) -> Unit | None:
+        if job is None:
+            return None
+        command, by = self._asked(rng, job)
+        verdict = rng.choice(
+            [Verdict(True, rng.randrange(9 * SECOND), None), Verdict(False, 0, "not_retryable")]
+        )
+        lease = LOST if isinstance(command, j.Lose) else ALIVE
+        ctx = self.make.ctx(by, lease=replace(lease, until=self.now + SECOND), verdict=verdict)
+        answer = j.decide(job, command, self.now, ctx)
+        if not isinstance(answer, j.Accepted):
+            return None
+        move = self.make.moved(job, answer, **self._told(rng, job, command))
+        return self.make.moving(self._aside(rng, move))
+
+    def _told(self, rng: Random, job: j.Job, command: j.Command) -> dict[str, Any]:
+        if isinstance(command, j.Dispatch):
+            return {} if command.wire else {"taken_by": command.holder}
+        lease = job.lease if isinstance(command, j.Report) else None
+        if rng.random() < 0.03:
+            lease = "a-lease-of-nobody"
+        return {"lease": lease, "lost": isinstance(command, j.Lose)}
+
+    def _aside(self, rng: Random, move: Move) -> Move:
+        """A result, an error or a line goes with it now and then."""
+        roll = rng.random()
+        if roll < 0.1:
+            return replace(move, result=f"{roll}")
+        if roll < 0.2:
+            return replace(move, failure=Failure(move.job.attempt, self.now, "code", f"{roll}"))
+        return replace(move, lines=(Line(self.now, "said"),)) if roll < 0.3 else move
+
+    def _asked(self, rng: Random, job: j.Job) -> tuple[Any, By]:
+        """Something that this state knows, mostly."""
+        asked = self._reports(rng, job) + self._wishes(rng) + self._offers(rng, job)
+        known = [one for one in asked if (str(job.state), str(one[0].event)) in _KNOWN]
+        return rng.choice(known or asked)
+
+    def _offers(self, rng: Random, job: j.Job) -> list[tuple[Any, By]]:
+        wire = rng.random() < 0.5
+        holder = "remote" if wire else rng.choice(WORKERS)
+        lease_us = rng.choice([None, 5 * SECOND]) if wire else None
+        offer = j.Dispatch(f"D-{job.tenant}-{job.id}-{job.version}", holder, wire, lease_us)
+        return [(offer, SYSTEM)] * 6 if job.delivery == "push" else []
+
+    def _reports(self, rng: Random, job: j.Job) -> list[tuple[Any, By]]:
+        worker, said = By(Actor.WORKER, job.holder or "w"), {"lease": job.lease}
+        holder = rng.choice([worker, SYSTEM])
+        cause = rng.choice([j.Cause.CONFIRMED, j.Cause.KILLED, j.Cause.ABANDONED])
+        return [
+            (j.Acknowledge(**said), worker),
+            (j.Receive(**said, start_us=rng.randrange(1, 20 * SECOND)), worker),
+            (j.Complete(**said, digest="d"), worker),
+            (j.Fail(**said, code="boom", digest="d"), worker),
+            (j.Refuse(**said, code="busy"), worker),
+            (j.Snooze(**said, delay_us=rng.choice([0, 5 * SECOND])), worker),
+            (j.HandBack(**said), holder),
+            (j.Lose(**said), holder),
+            (j.ConfirmCancel(**said, cause=cause), worker),
+            (j.SeeCancel(**said), holder),
+            (j.Interrupt(**said), holder),
+            (j.Checkpoint(**said, digest="d"), worker),
+        ]
+
+    def _wishes(self, rng: Random) -> list[tuple[Any, By]]:
+        owner = rng.choice([USER, SYSTEM])
+        return [
+            (j.Cancel(), owner),
+            (j.Hold(), owner),
+            (j.Activate(), owner),
+            (j.Reprioritise(rng.randrange(-2, 3)), USER),
+            (j.Reschedule(self.now + rng.randrange(9 * SECOND)), owner),
+            (j.Move(rng.choice(QUEUES)), owner),
+            (j.Annotate("d"), USER),
+            (j.Erase(), owner),
+            (j.Drop(), SYSTEM),
+        ]
+
+
+_KNOWN = {(source, event) for source, event, _ in j.JOB.triples}
+Action = Callable[[Chance, Random], Awaitable[None]]
+ACTIONS: dict[Action, int] = {
+    Chance.push: 6,
+    Chance.command: 14,
+    Chance.claim: 8,
+    Chance.tick: 8,
+    Chance.pass_time: 8,
+    Chance.beat: 4,
+    Chance.again: 4,
+    Chance.replace: 1,
+    Chance.lose: 2,
+    Chance.extend: 2,
+    Chance.gate: 1,
+    Chance.log: 1,
+    Chance.look: 1,
+    Chance.break_rules: 1,
+}
+"""Everything that can happen, and how often it does."""
+
+
+async def live(chance: Chance, rng: Random, steps: int) -> None:
+    """A whole run: something happens, and the twins are compared, again and again."""
+    actions, weights = list(ACTIONS), list(ACTIONS.values())
+    for _ in range(steps):
+        [action] = rng.choices(actions, weights)
+        await action(chance, rng)
+        await chance.twins.compare()

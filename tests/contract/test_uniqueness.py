@@ -92,6 +92,16 @@ async def test_a_job_counts_only_if_it_was_created_since(world: World) -> None:
     await world.push(unique=Unique("print", LIVE, since=job.created_at + 1))
 
 
+async def test_of_several_that_count_the_oldest_is_named(world: World) -> None:
+    """Whatever order they were written in: clocks differ, and `since` goes by the same time."""
+    later = await world.push(unique=ONLY)
+    world.clock.move(-SECOND)
+    oldest = await world.push(unique=Unique("print", ("active",)))
+    assert await world.commit(world.make.pushed(unique=ONLY)) == [Taken("unique", oldest)]
+    since = Unique("print", LIVE, since=later.created_at)
+    assert await world.commit(world.make.pushed(unique=since)) == [Taken("unique", later)]
+
+
 async def test_a_job_without_a_unique_wish_is_in_nobodys_way(world: World) -> None:
     await world.push()
     await world.push(unique=ONLY)

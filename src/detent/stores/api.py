@@ -188,10 +188,11 @@ class LeaseAlive(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """An id, a unique fingerprint or an idempotency key is in use: `by` names the job that has it.
+    """An id, a unique fingerprint or an idempotency key is in use: `by` is the job that has it.
 
     `what` is `id`, `idempotency` or `unique`, the first of them that applies. `differs` is true
-    when an idempotency key was used before for something else.
+    when an idempotency key was used before for something else. Of several jobs that a unique one
+    would stand beside, `by` is the oldest.
     """
 
     what: str

@@ -197,10 +197,10 @@ class MemoryStore:
         unique = new.unique
         if unique is None:
             return None
-        for key in self._fingerprints[new.job.tenant, unique.fingerprint]:
-            if self._counts(moved.get(key, self._jobs[key].job), unique):
-                return api.Taken("unique", self._jobs[key].job)
-        return None
+        keys = self._fingerprints[new.job.tenant, unique.fingerprint]
+        there = [k for k in keys if self._counts(moved.get(k, self._jobs[k].job), unique)]
+        jobs = [self._jobs[key].job for key in there]
+        return api.Taken("unique", min(jobs, key=lambda one: one.created_at)) if jobs else None
 
     def _counts(self, job: Job, unique: api.Unique) -> bool:
         in_time = unique.since is None or job.created_at >= unique.since

@@ -46,7 +46,7 @@ _ORDER = (
     "body_insert",
     "event_insert",
     "result_put",
-    "failure_put",
+    "failure_insert",
     "lease_put",
     "lease_end",
     "unique_insert",

@@ -74,8 +74,6 @@ def stored_at(connection: sqlite3.Connection, seq: int) -> Stored:
 def with_failures(connection: sqlite3.Connection, row: Sequence[Any]) -> Stored:
     """A row of the view `stored` together with the errors of its attempts."""
     stored = rows.stored_of(row)
-    if not stored.job.attempt:
-        return stored
     found = connection.execute(SQL["failures"], (row[0],)).fetchall()
     return replace(stored, failures=tuple(Failure(*one) for one in found)) if found else stored
 

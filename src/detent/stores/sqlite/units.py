@@ -245,7 +245,7 @@ class Units:
         if move.result is not None:
             pending.add("result_put", seq, move.result)
         if move.failure is not None:
-            pending.add_row("failure_put", rows.failure_row(seq, move.failure))
+            pending.add_row("failure_insert", rows.failure_row(seq, move.failure))
         for line in move.lines:
             pending.add("log_insert", seq, pending.next_cursor(seq), line.at, line.level, line.text)
 

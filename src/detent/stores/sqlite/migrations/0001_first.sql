@@ -90,6 +90,7 @@ CREATE TABLE results (
 );
 
 CREATE TABLE failures (
+    row INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL REFERENCES jobs (seq),
     attempt INTEGER NOT NULL,
     at INTEGER NOT NULL,
@@ -97,9 +98,10 @@ CREATE TABLE failures (
     message TEXT NOT NULL,
     type TEXT NOT NULL,
     details TEXT,
-    backtrace TEXT,
-    PRIMARY KEY (seq, attempt)
-) WITHOUT ROWID;
+    backtrace TEXT
+);
+
+CREATE INDEX failures_of_job ON failures (seq);
 
 -- The columns of the lifecycle record in its own order, then the rest of what a reader is shown.
 CREATE VIEW stored AS

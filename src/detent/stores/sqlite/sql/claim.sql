@@ -25,4 +25,4 @@ SELECT * FROM stored WHERE seq = ?
 
 -- name: failures
 SELECT attempt, at, code, message, type, details, backtrace FROM failures
-WHERE seq = ? ORDER BY attempt
+WHERE seq = ? ORDER BY row

@@ -42,8 +42,8 @@ INSERT INTO events (
 INSERT INTO results (seq, result) VALUES (?, ?)
 ON CONFLICT (seq) DO UPDATE SET result = excluded.result
 
--- name: failure_put
-INSERT OR REPLACE INTO failures (seq, attempt, at, code, message, type, details, backtrace)
+-- name: failure_insert
+INSERT INTO failures (seq, attempt, at, code, message, type, details, backtrace)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: lease_put

@@ -19,11 +19,11 @@ HOT = (
     *("head", "last_seq", "job_move", "job_rearm", "is_own", "unique_holders", "unique_of"),
     *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand"),
     # claim
-    *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "failures"),
+    *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "stored_seqs", "failures"),
     # due
     *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "worker_lose"),
     # reading
-    *("stored_key", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
+    *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
 _SCAN = re.compile(r"SCAN (?!json_each|CONSTANT)\w+")
@@ -112,7 +112,7 @@ def costs(database: sqlite3.Connection) -> dict[str, int]:
         "history": steps(database, "history", "", "job-00000001"),
         "feed": steps(database, "feed", 500, 10),
         "move": steps(database, "job_rearm", None, 1, 1),
-        "stored": steps(database, "stored_key", "", "job-00000001"),
+        "stored": steps(database, "stored_seqs", "[1, 2, 3]"),
     }
 
 

@@ -16,7 +16,7 @@ from detent.stores.api import Claimed, Stored, Want
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import lane_of
 from detent.stores.sqlite.statements import SQL
-from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at, with_failures
+from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at, stored_rows
 
 __all__ = ["claim"]
 
@@ -40,7 +40,7 @@ def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...]:
     found = tx.execute("holding", want.holder, leases, want.tenant).fetchall()
     order = {lease: number for number, lease in enumerate(want.leases)}
     ordered = sorted(found, key=lambda one: order[one[1]])
-    return tuple(stored_at(tx.connection, seq) for seq, _ in ordered)
+    return tuple(stored_at(tx.connection, [seq for seq, _ in ordered]))
 
 
 class _Claim:
@@ -59,8 +59,10 @@ class _Claim:
                 break
             lanes = self._lanes(queue)
             # All is read before anything is written: nobody walks an index that changes.
-            for seq in self._next(queue, lanes):
-                self._decide(seq, lanes)
+            chosen = self._next(queue, lanes)
+            found = {row[0]: (row, one) for row, one in stored_rows(self._tx.connection, chosen)}
+            for seq in chosen:
+                self._decide(*found[seq], lanes)
             self._tx.pending.flush()
         return self._taken
 
@@ -86,10 +88,8 @@ class _Claim:
         values = (self._want.tenant, queue, *lane, self._now)
         return iter(self._tx.connection.execute(SQL["lane"], values))
 
-    def _decide(self, seq: int, lanes: dict[_Lane, Gate]) -> None:
-        connection, want = self._tx.connection, self._want
-        row = connection.execute(SQL["stored_seq"], (seq,)).fetchone()
-        stored = with_failures(connection, row)
+    def _decide(self, row: Sequence[Any], stored: Stored, lanes: dict[_Lane, Gate]) -> None:
+        want = self._want
         gate = lanes[stored.body.type, stored.job.profile]
         lease = want.leases[len(self._taken)]
         command = j.Claim(lease, want.holder, want.wire, want.lease_us)

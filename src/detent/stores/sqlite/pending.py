@@ -53,6 +53,7 @@ _ORDER = (
     "unique_move",
     "idempotency_put",
     "unhand",
+    "worker_reopen",
     "log_insert",
 )
 

@@ -28,7 +28,7 @@ class Pool:
         self._path = path
         self._own = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._threads = ThreadPoolExecutor(READERS, "detent-sqlite-reader", self._connect)
+        self._threads = ThreadPoolExecutor(READERS, "detent-sqlite-reader")
 
     async def read(
         self,
@@ -48,9 +48,13 @@ class Pool:
         for connection in self._opened:
             connection.close()
 
-    def _connect(self) -> None:
-        self._own.connection = open_reader(self._path)
-        self._opened.append(self._own.connection)
+    def _connection(self) -> sqlite3.Connection:
+        """The connection of this thread, opened when it is first needed."""
+        if not hasattr(self._own, "connection"):
+            self._own.connection = open_reader(self._path)
+            self._opened.append(self._own.connection)
+        connection: sqlite3.Connection = self._own.connection
+        return connection
 
     def _at_one_moment(
         self,
@@ -58,8 +62,8 @@ class Pool:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        connection: sqlite3.Connection = self._own.connection
         try:
+            connection = self._connection()
             connection.execute(SQL["begin_read"])
             try:
                 return function(connection, *args, **kwargs)

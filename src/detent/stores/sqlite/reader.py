@@ -13,7 +13,7 @@ from detent.stores.api import Counted, Fed, Key, Logged, Stored
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.statements import SQL
-from detent.stores.sqlite.transaction import stored_at, with_failures
+from detent.stores.sqlite.transaction import stored_at, stored_rows
 
 __all__ = [
     "blocks",
@@ -33,12 +33,9 @@ _Connection = sqlite3.Connection
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
-    return [_get(connection, key) for key in wanted]
-
-
-def _get(connection: _Connection, key: Key) -> Stored | None:
-    row = connection.execute(SQL["stored_key"], key).fetchone()
-    return None if row is None else with_failures(connection, row)
+    numbers = [connection.execute(SQL["seq"], key).fetchone() for key in wanted]
+    found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
+    return [found[number[0]] if number else None for number in numbers]
 
 
 def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
@@ -46,7 +43,7 @@ def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
     tenants = _tenants(connection) if chosen.tenant is None else [chosen.tenant]
     walks = (_walk(connection, tenant, chosen, page) for tenant in tenants)
     found = islice(merge(*walks, reverse=True), max(page.limit, 0))
-    return [stored_at(connection, seq) for _, _, seq in list(found)]
+    return stored_at(connection, [seq for *_, seq in found])
 
 
 def _tenants(connection: _Connection) -> list[str]:
@@ -77,7 +74,7 @@ def _walk(
 def held_by(connection: _Connection, holder: str, limit: int) -> list[Stored]:
     """Jobs in the hands of one holder."""
     found = connection.execute(SQL["held_by"], (holder, max(limit, 0))).fetchall()
-    return [stored_at(connection, seq) for (seq,) in found]
+    return stored_at(connection, [seq for (seq,) in found])
 
 
 def counts(connection: _Connection, tenant: str | None) -> list[Counted]:

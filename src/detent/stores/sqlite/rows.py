@@ -16,6 +16,7 @@ from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
 
 __all__ = [
+    "Rest",
     "body_row",
     "event_of",
     "event_row",
@@ -45,7 +46,7 @@ _ACTORS: Final = {actor.value: actor for actor in Actor}
 _DEFAULT_RETRY: Final = RetryPolicy()
 
 
-class _Rest(msgspec.Struct, frozen=True, omit_defaults=True):
+class Rest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an event carries beyond its columns, in the order of its fields."""
 
     cause: str | None = None
@@ -70,9 +71,9 @@ class _Rest(msgspec.Struct, frozen=True, omit_defaults=True):
     worker: WorkerFacts | None = None
 
 
-_COLUMNS: Final = len(Event.__struct_fields__) - len(_Rest.__struct_fields__)
+_COLUMNS: Final = len(Event.__struct_fields__) - len(Rest.__struct_fields__)
 _encode = msgspec.json.Encoder().encode
-_decode_rest = msgspec.json.Decoder(_Rest).decode
+_decode_rest = msgspec.json.Decoder(Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 
@@ -147,7 +148,7 @@ def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
 def event_row(event: Event) -> tuple[Any, ...]:
     """The event as column values; what no statement asks about is one JSON text."""
     values = astuple(event)
-    rest = _encode(_Rest(*values[_COLUMNS:])).decode()
+    rest = _encode(Rest(*values[_COLUMNS:])).decode()
     return (
         event.tenant,
         event.record,
@@ -189,8 +190,8 @@ def job_of(row: _Row) -> Job:
     return Job(*values)
 
 
-def stored_of(row: _Row) -> Stored:
-    """Everything a reader is shown but the failures, from a row of the view `stored`."""
+def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
+    """Everything a reader is shown, from a row of the view `stored` and its failures."""
     wake_at, kind, payload, meta, tags, retry, schema, result, _ = row[_JOB_END:]
     body = Body(
         kind,
@@ -200,7 +201,7 @@ def stored_of(row: _Row) -> Stored:
         _decode_retry(retry) if retry else _DEFAULT_RETRY,
         schema,
     )
-    return Stored(job_of(row), body, wake_at, result)
+    return Stored(job_of(row), body, wake_at, result, failures)
 
 
 def logged_of(row: _Row) -> Logged:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
@@ -16,7 +17,7 @@ from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.units import Units
 
-__all__ = ["Transaction", "gate_of", "stored_at", "with_failures"]
+__all__ = ["Transaction", "gate_of", "stored_at", "stored_rows"]
 
 
 class Transaction:
@@ -66,16 +67,26 @@ class Transaction:
         return outcome
 
 
-def stored_at(connection: sqlite3.Connection, seq: int) -> Stored:
-    """The job of a row number with all that belongs to it."""
-    return with_failures(connection, connection.execute(SQL["stored_seq"], (seq,)).fetchone())
+def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored]:
+    """The jobs of these row numbers, in this order, with all that belongs to them."""
+    found = {row[0]: stored for row, stored in stored_rows(connection, numbers)}
+    return [found[seq] for seq in numbers]
 
 
-def with_failures(connection: sqlite3.Connection, row: Sequence[Any]) -> Stored:
-    """A row of the view `stored` together with the errors of its attempts."""
-    stored = rows.stored_of(row)
-    found = connection.execute(SQL["failures"], (row[0],)).fetchall()
-    return replace(stored, failures=tuple(Failure(*one) for one in found)) if found else stored
+def stored_rows(
+    connection: sqlite3.Connection, numbers: Sequence[int]
+) -> list[tuple[Sequence[Any], Stored]]:
+    """The same in no order, each beside the row of the view `stored` that it was made of."""
+    if not numbers:
+        return []
+    wanted = (msgspec.json.encode(numbers).decode(),)
+    failures: defaultdict[int, list[Failure]] = defaultdict(list)
+    for seq, *values in connection.execute(SQL["failures"], wanted):
+        failures[seq].append(Failure(*values))
+    return [
+        (row, rows.stored_of(row, tuple(failures.get(row[0], ()))))
+        for row in connection.execute(SQL["stored_seqs"], wanted)
+    ]
 
 
 def gate_of(connection: sqlite3.Connection, tenant: str, queue: str, kind: str) -> Gate:

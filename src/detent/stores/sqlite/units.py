@@ -226,6 +226,9 @@ class Units:
 
     def _moved(self, key: Key, head: Head, job: Job, now: int) -> None:
         self._keep_lease_row(head.lease if head.wire else None, job, now)
+        if job.lease not in (None, head.lease) and not job.wire:
+            # Put into the hands of a lost worker whose hands were empty: somebody must look again.
+            self._pending.add("worker_reopen", job.holder)
         if head.is_unique:
             self._pending.add("unique_move", str.__str__(job.state), head.seq)
         self._pending.heads[key] = Head(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from detent.stores.api import Due, GateRow, Key, Line, WorkerRow
+from detent.stores.api import Due, GateRow, Key, Line, Stored, WorkerRow
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
 
 __all__ = ["append_logs", "beat", "declare_lost", "extend", "set_gates", "take_due"]
@@ -19,11 +19,10 @@ def take_due(tx: Transaction, now: int, limit: int, until: int) -> list[Due]:
     chosen = list(dict.fromkeys([*lost, *due]))[:limit]
     tx.execute_many("due_hold", [(until, seq) for seq in chosen])
     tx.execute_many("hand", [(seq, until) for seq in chosen if seq in set(lost)])
-    return [_due(tx, seq) for seq in chosen]
+    return [_due(tx, stored) for stored in stored_at(tx.connection, chosen)]
 
 
-def _due(tx: Transaction, seq: int) -> Due:
-    stored = stored_at(tx.connection, seq)
+def _due(tx: Transaction, stored: Stored) -> Due:
     job = stored.job
     lease = tx.units.lease_of(job.lease, job.wire, job.holder)
     return Due(stored, lease, gate_of(tx.connection, job.tenant, job.queue, stored.body.type))

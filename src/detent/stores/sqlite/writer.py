@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from detent.errors import StoreClosed, StoreError
+from detent.errors import StoreClosed, StoreError, StoreUnavailable
 from detent.stores.sqlite.faults import is_fatal, is_ours, translated
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
@@ -112,10 +112,10 @@ class Writer:
             self._need_running()
             with self._turns:
                 answers, has_news = self._transact(taken)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             # Stopped before anything was begun, there is no use in waiting: all hear it.
             taken = taken or [self._queue.popleft() for _ in range(len(self._queue))]
-            answers = [(None, error)] * len(taken)
+            answers = [(None, _coded(error))] * len(taken)
         if has_news:
             self._on_change()
         _deliver(zip(taken, answers, strict=True))
@@ -175,13 +175,21 @@ class Writer:
         """Our own commits do not change the number, those of every other connection do."""
         if not self._is_watched or self._stopped_by is not None:
             return
-        found = self._data_version()
-        if found != self._seen_version:
-            self._seen_version = found
-            self._on_change()
+        # Whatever is wrong with the file, the next transaction will say it to those concerned.
+        with suppress(sqlite3.Error):
+            found = self._data_version()
+            if found != self._seen_version:
+                self._seen_version = found
+                self._on_change()
 
     def _data_version(self) -> int:
         return int(self._connection.execute(SQL["data_version"]).fetchone()[0])
+
+
+def _coded(error: StoreError | OSError) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    return StoreUnavailable(f"The turn to write cannot be taken: {error}", errno=error.errno)
 
 
 def _alone(tx: Transaction, operation: Operation) -> _Answer:

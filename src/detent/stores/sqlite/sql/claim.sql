@@ -23,6 +23,9 @@ SELECT closed, opened_at, queue_deleted FROM gates WHERE tenant = ? AND kind = ?
 -- name: stored_seq
 SELECT * FROM stored WHERE seq = ?
 
+-- name: stored_seqs
+SELECT * FROM stored WHERE seq IN (SELECT value FROM json_each(?))
+
 -- name: failures
-SELECT attempt, at, code, message, type, details, backtrace FROM failures
-WHERE seq = ? ORDER BY row
+SELECT seq, attempt, at, code, message, type, details, backtrace FROM failures
+WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY row

@@ -91,3 +91,6 @@ SELECT 1 FROM handed LIMIT 1
 
 -- name: unhand
 DELETE FROM handed WHERE seq = ?
+
+-- name: worker_reopen
+UPDATE workers SET lost = 1 WHERE id = ? AND lost = 2

@@ -1,5 +1,5 @@
--- name: stored_key
-SELECT * FROM stored WHERE tenant = ? AND id = ?
+-- name: seq
+SELECT seq FROM jobs WHERE tenant = ? AND id = ?
 
 -- name: next_tenant
 SELECT tenant FROM jobs WHERE tenant > ? ORDER BY tenant LIMIT 1

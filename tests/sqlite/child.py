@@ -153,6 +153,24 @@ async def until_refused(store: Store, make: Own) -> None:
         say(refused=error.code)
 
 
+async def insist(url: str, name: str) -> None:
+    """Push some jobs whatever happens, and say everything that happens."""
+    make = Own(name)
+    try:
+        async with stores.open(url) as store:
+            for _ in range(20):
+                await push_or_say_why_not(store, make)
+    except DetentError as error:
+        say(unopened=error.code)
+
+
+async def push_or_say_why_not(store: Store, make: Own) -> None:
+    try:
+        await push(store, make)
+    except DetentError as error:
+        say(refused=error.code)
+
+
 async def use_after_fork(url: str, name: str) -> None:
     """Use in a child what the parent opened."""
     make = Own(name)
@@ -171,6 +189,7 @@ TASKS: dict[str, Callable[..., Awaitable[None]]] = {
     "write": write,
     "open_at_once": open_at_once,
     "outgrow": outgrow,
+    "insist": insist,
     "use_after_fork": use_after_fork,
 }
 

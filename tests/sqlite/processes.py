@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,10 +24,10 @@ def url_of(path: Path) -> str:
     return f"sqlite://{path}"
 
 
-def start(what: str, *args: str) -> Child:
-    """A child that has begun; it speaks in lines."""
+def start(what: str, *args: str, under: Sequence[str] = ()) -> Child:
+    """A child that has begun, under another program if one is named; it speaks in lines."""
     return subprocess.Popen(  # noqa: S603 - ourselves
-        [sys.executable, "-m", "tests.sqlite.child", what, *args],
+        [*under, sys.executable, "-m", "tests.sqlite.child", what, *args],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

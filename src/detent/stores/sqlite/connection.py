@@ -17,7 +17,7 @@ BUSY_MS: Final = 5_000
 """How long we wait for somebody's own connection; our processes take turns before."""
 _STATEMENTS = 256
 
-_WANTED: Final = {
+_WANTED: Final[dict[str, object]] = {
     "journal_mode": "wal",
     "synchronous": 2,
     "foreign_keys": 1,
@@ -34,23 +34,28 @@ def need_version(found: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
 
 def open_writer(path: Path, *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
     """The one connection that writes."""
-    connection = _open(path, busy_ms)
-    connection.execute(SQL["set_wal"])
-    connection.execute(SQL["set_full"])
-    connection.execute(SQL["set_foreign_keys"])
-    connection.execute(SQL["set_journal_size"])
+    names = ["wal", "full", "foreign_keys", "journal_size"]
     if sys.platform == "darwin":
-        connection.execute(SQL["set_fullfsync"])
-        connection.execute(SQL["set_checkpoint_fullfsync"])
-    _verify(connection, {**_WANTED, "busy_timeout": busy_ms})
-    return connection
+        names += ["fullfsync", "checkpoint_fullfsync"]
+    return _configured(path, busy_ms, names, _WANTED)
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that sees what is committed and can change nothing."""
-    connection = _open(path, BUSY_MS)
-    connection.execute(SQL["set_query_only"])
-    _verify(connection, {"journal_mode": "wal", "query_only": 1, "busy_timeout": BUSY_MS})
+    return _configured(path, BUSY_MS, ["query_only"], {"journal_mode": "wal", "query_only": 1})
+
+
+def _configured(
+    path: Path, busy_ms: int, names: list[str], wanted: dict[str, object]
+) -> sqlite3.Connection:
+    connection = _open(path, busy_ms)
+    try:
+        for name in names:
+            connection.execute(SQL[f"set_{name}"])
+        _verify(connection, {**wanted, "busy_timeout": busy_ms})
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -69,7 +74,6 @@ def _verify(connection: sqlite3.Connection, wanted: dict[str, object]) -> None:
     for name, value in wanted.items():
         found = connection.execute(SQL[f"get_{name}"]).fetchone()[0]
         if found != value:
-            connection.close()
             raise UnsupportedStore(
                 f"SQLite runs with {name} = {found}, not {value}; its promises would not hold",
                 pragma=name,

@@ -22,6 +22,8 @@ def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) ->
         _advance(connection, migrate)
         connection.execute(SQL["commit"])
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
         raise UnsupportedStore(f"The tables cannot be made: {error}") from error
     finally:
         if connection.in_transaction:

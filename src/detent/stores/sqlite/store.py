@@ -65,14 +65,26 @@ class SqliteStore:
         turns = Turns(self._path)
         try:
             with turns:
-                connection = open_writer(self._path)
-                bring_up_to_date(connection, migrate=self._migrate)
-        except sqlite3.Error as error:
+                connection = self._connect()
+        except BaseException:
             turns.close()
-            raise translated(error) from error
+            raise
         self._pool = Pool(self._path)
         self._writer = Writer(connection, turns, self._bell.ring_from_thread)
         self._bell.start(self._writer.watch)
+
+    def _connect(self) -> sqlite3.Connection:
+        """The connection that writes, on tables that are up to date."""
+        try:
+            connection = open_writer(self._path)
+            try:
+                bring_up_to_date(connection, migrate=self._migrate)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return connection
 
     async def __aexit__(self, *_: object) -> None:
         writer, pool = self._writer, self._pool

@@ -55,7 +55,9 @@ def test_seeded_lives_leave_both_stores_equal_and_use_every_triple(
 ) -> None:
     """A run that never reaches an edge proves nothing about it, so reaching is asserted."""
     used: Triples = Counter()
-    for seed, folder in zip(range(100, 200), folders, strict=False):
+    for seed, folder in zip(range(300), folders, strict=False):
+        if seed >= 60 and set(used) == JOB.triples:
+            break
         used += asyncio.run(run(BACKENDS[name], seed, 120, folder))
     assert set(used) == JOB.triples, f"never used: {sorted(map(str, JOB.triples - set(used)))}"
 

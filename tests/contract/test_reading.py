@@ -34,8 +34,9 @@ async def test_pages_follow_each_other_without_gap_or_overlap(world: World) -> N
     for number in range(10):
         await world.push(id=f"j{number}")
     seen: list[str] = []
-    while page := await world.store.find(Filter(), Page(3, seen[-1] if seen else None)):
-        assert len(page) <= 3
+    for size in (3, 3, 3, 1, 0):
+        page = await world.store.find(Filter(), Page(3, seen[-1] if seen else None))
+        assert len(page) == size
         seen += [stored.job.id for stored in page]
     assert seen == [f"j{number}" for number in reversed(range(10))]
     assert list(await world.store.find(Filter(), Page(0))) == []
@@ -168,7 +169,8 @@ async def test_the_tail_can_be_read_on_from_a_position(world: World) -> None:
     jobs = [await world.push() for _ in range(3)]
     await world.store.append_logs([(key_of(jobs[n % 3]), Line(n, str(n))) for n in range(9)])
     seen, after = [], 0
-    while page := await world.store.log_tail(after, 2):
+    for _ in range(5):
+        page = await world.store.log_tail(after, 2)
         seen += [one.line.text for one in page]
         after = page[-1].pos
     assert seen == [str(n) for n in range(9)]

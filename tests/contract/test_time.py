@@ -10,7 +10,7 @@ import pytest
 from detent.errors import ClockAhead
 from detent.lifecycle import job as j
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Committed, GateKind, WorkerRow
+from detent.stores.api import Claimed, Committed, GateKind, LeaseAlive, WorkerRow
 from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER, key_of
 from tests.contract.world import World
 
@@ -18,12 +18,12 @@ from tests.contract.world import World
 
 
 async def test_what_is_due_is_handed_out_oldest_first_and_nothing_else(world: World) -> None:
-    for name, wait in [("c", 3), ("a", 1), ("later", 9), ("b", 2)]:
+    for name, wait in [("a", 3), ("c", 1), ("later", 9), ("b", 2)]:
         await world.push(id=name, run_at=world.now + wait * SECOND)
     await world.push(id="ready")
     assert await world.due_ids() == []
     world.clock.move(3 * SECOND)
-    assert await world.due_ids() == ["a", "b", "c"]
+    assert await world.due_ids() == ["c", "b", "a"]
 
 
 async def test_a_job_is_due_at_its_microsecond_and_not_before(world: World) -> None:
@@ -151,6 +151,19 @@ async def test_a_lost_instance_stays_lost_whatever_it_says(world: World) -> None
     assert stepped.claimed.lost
 
 
+async def test_a_lost_instance_is_lost_by_every_clock(world: World) -> None:
+    """Somebody whose clock is behind still sees its time running; that brings nobody back."""
+    offered, _ = await world.push(profile="engine"), await world.push()
+    await world.lose("w1")
+    world.clock.move(-SECOND)
+    stepped = await world.store.step([], now=world.now, want=world.make.want())
+    assert stepped.claimed == Claimed(lost=True)
+    row, told = j.Lease(world.now + 1), {"taken_by": "w1"}
+    unit = world.make.doing(offered, j.Dispatch("L", "w1"), SYSTEM, lease=row, store=told)
+    [outcome] = await world.commit(unit)
+    assert isinstance(outcome, LeaseAlive)
+
+
 async def test_an_instance_is_declared_lost_only_when_its_time_is_over(world: World) -> None:
     await world.alive("w1", until=world.now + SECOND)
     world.clock.move(SECOND - 1)
@@ -239,9 +252,13 @@ async def test_a_lease_that_has_ended_cannot_be_extended(world: World, how: str)
 
 
 async def test_an_amendment_leaves_the_lease_row_alone(world: World) -> None:
-    job = await world.claimed(wire=True, holder="remote")
-    await world.do(job, j.Reprioritise(3), USER)
-    assert await world.store.extend([(job.lease or "", world.now)], now=world.now) == [True]
+    job = await world.claimed(wire=True, holder="remote", lease_us=9 * SECOND)
+    until = world.now + 5 * SECOND
+    assert await world.store.extend([(job.lease or "", until)], now=world.now) == [True]
+    world.clock.move(SECOND)
+    job = await world.do(job, j.Reprioritise(3), USER)
+    await world.rearm(job, world.now)
+    assert [due.lease for due in await world.due()] == [j.Lease(until)]
 
 
 # --- gates ----------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ BACKLOG = 20_000
 BATCHES = (1, 10, 100)
 CALLERS = 200
 BULK = 20_000
+READY = 30_000
 
 
 class Ours:
@@ -44,6 +45,7 @@ class Ours:
         self._loop = asyncio.new_event_loop()
         self._numbers = count(1)
         self._units: list[Unit] = []
+        self._ready: list[Unit] = []
         self.store: Store = self.wait(stores.open(f"sqlite://{path}").__aenter__())
         self.wait(self.store.beat([WorkerRow("w1", FOREVER)], now=NOW))
 
@@ -60,6 +62,10 @@ class Ours:
         """So many new jobs, each in a unit of its own."""
         return [self._new() for _ in range(number)]
 
+    def prepare(self, number: int) -> None:
+        """Make units beforehand: making them is not the business of a store."""
+        self._ready = self.units(number)
+
     def _new(self) -> Unit:
         number = next(self._numbers)
         ctx = j.Context(USER, f"command-{number}", place=number)
@@ -73,7 +79,8 @@ class Ours:
         self.wait(self._push())
 
     async def _push(self) -> None:
-        assert (await self.store.step([self._new()], now=NOW)).outcomes == (Committed(),)
+        unit = self._ready.pop() if self._ready else self._new()
+        assert (await self.store.step([unit], now=NOW)).outcomes == (Committed(),)
 
     def push_by_many(self) -> None:
         """One job each by many callers at the same time."""
@@ -133,6 +140,7 @@ def _inserts(folder: Path, empty: Path) -> tuple[list[Case], list[Goal]]:
     ours = Ours(_copy(empty, folder / "ours.db"))
     raw = Raw(_copy(empty, folder / "raw.db"))
     bulk = ours.units(BULK)
+    ours.prepare(READY)
     numbers = count(1)
 
     def bulk_of_ours() -> None:

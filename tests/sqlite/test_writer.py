@@ -11,6 +11,7 @@ import pytest
 
 from detent import stores
 from detent.errors import StoreBusy, StoreClosed
+from detent.lifecycle.seal import leaf
 from detent.stores.api import Committed, Line, Rejected, Store, Unit
 from detent.stores.sqlite import SqliteStore
 from detent.stores.sqlite.transaction import Transaction
@@ -197,3 +198,24 @@ def test_log_lines_of_one_transaction_have_cursors_without_gaps(tmp_path: Path) 
         assert [one.pos for one in await store.log_tail()] == list(range(1, 41))
 
     using(tmp_path / "detent.db", use)
+
+
+def test_two_who_seal_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "detent.db"
+
+    async def use(store: SqliteStore, make: Own) -> None:
+        await store.step([make.pair() for _ in range(30)], now=make.now)
+        async with stores.open(url_of(path), clock=make.clock) as other:
+            sealing = [one.seal(limit=7) for one in (store, other) * 6]
+            await asyncio.gather(*sealing)
+        blocks = await store.blocks()
+        assert [block.number for block in blocks] == list(range(1, len(blocks) + 1))
+        assert sum(block.count for block in blocks) == 60
+        leaves = [leaf(fed.event) for fed in await store.feed()]
+        assert await do(store, stored_leaves) == leaves
+
+    using(path, use)
+
+
+def stored_leaves(tx: Transaction) -> list[bytes]:
+    return [one for (one,) in tx.connection.execute("SELECT leaf FROM leaves ORDER BY pos")]

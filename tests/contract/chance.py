@@ -73,14 +73,16 @@ class Chance:
         await self._step(rng, [unit for unit in units if unit is not None])
 
     async def replace(self, rng: Random) -> None:
-        """One job goes, another comes, in one unit."""
-        job, command = await self._job(rng), self.make.command_id()
-        if job is None:
-            return
-        ctx = self.make.ctx(SYSTEM, command_id=command)
-        answer = j.decide(job, j.Cancel(j.Cause.REPLACED, force=True), self.now, ctx)
-        moves = [self.make.moved(job, answer)] if isinstance(answer, j.Accepted) else []
-        new = self.make.new(**self._born(rng), command_id=command)
+        """One job or two go, another comes, in one unit."""
+        jobs = {key_of(job): job for job in [await self._job(rng), await self._job(rng)] if job}
+        command, call_off = self.make.command_id(), j.Cancel(j.Cause.REPLACED, force=True)
+        moves = []
+        for job in jobs.values():
+            ctx = self.make.ctx(SYSTEM, command_id=command)
+            answer = j.decide(job, call_off, self.now, ctx)
+            if isinstance(answer, j.Accepted):
+                moves.append(self.make.moved(job, answer))
+        new = self.make.new(**self._claiming(rng), command_id=command)
         await self._step(rng, [self.make.inserting(new, moves=moves)])
 
     async def claim(self, rng: Random) -> None:
@@ -139,10 +141,16 @@ class Chance:
         await self.twins.both(lambda store: store.append_logs(lines))
 
     async def pass_time(self, rng: Random) -> None:
-        """Time passes, mostly forwards."""
+        """Time passes, mostly forwards, and often to the very moment when something is due."""
         roll = rng.random()
-        step = 3 * SECOND if roll < 0.6 else 40 * SECOND
-        self.twins.clock.move(-rng.randrange(4 * SECOND) if roll < 0.1 else rng.randrange(step))
+        wakes = [one.wake_at or 0 for one in (await self.twins.everything()).values()]
+        coming = [at - self.now for at in wakes if 0 < at - self.now < 60 * SECOND]
+        if roll < 0.1:
+            self.twins.clock.move(-rng.randrange(4 * SECOND))
+        elif coming and roll < 0.5:
+            self.twins.clock.move(rng.choice(coming))
+        else:
+            self.twins.clock.move(rng.randrange(3 * SECOND if roll < 0.8 else 40 * SECOND))
 
     async def look(self, _: Random) -> None:
         """The rarer questions."""
@@ -196,22 +204,28 @@ class Chance:
     # --- making -------------------------------------------------------------------------------
 
     def _pushed(self, rng: Random) -> Unit:
+        return self.make.pushed(**self._claiming(rng))
+
+    def _claiming(self, rng: Random) -> dict[str, Any]:
+        """A birth that may lay claim to an id, a fingerprint or a key that is in use."""
         more = self._born(rng)
         if rng.random() < 0.1 and self.seen:
             more["id"] = rng.choice(self.seen).id
-        if rng.random() < 0.2:
+        if rng.random() < 0.3:
             states = rng.choice([LIVE, ("available",), ("completed", "active")])
             since = rng.choice([None, self.now - 5 * SECOND])
             more["unique"] = Unique(rng.choice("fg"), states, since)
         if rng.random() < 0.2:
             until = self.now + rng.randrange(20 * SECOND)
             more["idempotency"] = Idempotency(rng.choice("kl"), rng.choice("de"), until)
-        return self.make.pushed(**more)
+        return more
 
     def _born(self, rng: Random) -> dict[str, Any]:
         profile = rng.choice(sorted(PROFILES))
         limits = Deadlines(*(rng.randrange(1, 30 * SECOND) for _ in range(3)))
         return {
+            # No order in the ids: what goes by place must not look right by id.
+            "id": f"{rng.randrange(10**9):09}",
             "profile": profile,
             "tenant": rng.choice(TENANTS),
             "queue": rng.choice(QUEUES),
@@ -222,7 +236,7 @@ class Chance:
             "deadlines": rng.choice([None, Deadlines(), limits]),
             "held": rng.random() < 0.1,
             "allowed": None if profile == "rest" else rng.choice([None, 3]),
-            "body": Body(rng.choice(TYPES), f'["{rng.random()}"]'),
+            "body": Body(rng.choice(TYPES), f'[ {rng.random()},"\\u00e4" ]'),
         }
 
     def _want(self, rng: Random) -> Want:
@@ -340,7 +354,7 @@ ACTIONS: dict[Action, int] = {
     Chance.pass_time: 8,
     Chance.beat: 4,
     Chance.again: 4,
-    Chance.replace: 1,
+    Chance.replace: 3,
     Chance.lose: 2,
     Chance.extend: 2,
     Chance.gate: 1,

@@ -112,6 +112,14 @@ async def test_a_record_has_the_version_of_its_history(world: World) -> None:
     await refuses(world, world.make.moving(ahead))
 
 
+async def test_a_record_stands_in_a_unit_once(world: World) -> None:
+    job = await world.push()
+    command = world.make.command_id()
+    wishes: list[j.Command] = [j.Hold(), j.Reprioritise(3)]
+    moves = [world.make.move(job, wish, USER, command_id=command) for wish in wishes]
+    await refuses(world, world.make.moving(*moves))
+
+
 async def test_every_triple_that_a_job_can_live_through_is_accepted(world: World) -> None:
     """A few whole lives, so that a constraint that forbids too much shows here."""
     job = await world.claimed(id="a")

@@ -43,8 +43,18 @@ MODULES = (
 BUGS = planted()
 NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
-# Two that need what chance does not do: many callers at once, or a clock that runs ahead.
-NOT_BY_CHANCE = {"ChecksAndWritesAreTornApart", "EveryClockIsBelieved"}
+# What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
+# about the lost, versions of the future, command ids that are used twice, and handing out less
+# than everything that is due.
+NOT_BY_CHANCE = {
+    "AnybodysCommandIsOwn",
+    "ChecksAndWritesAreTornApart",
+    "DueGoesById",
+    "EveryClockIsBelieved",
+    "LostWorkersMayClaim",
+    "OneDueItemTooMany",
+    "OnlyOlderVersionsAreFenced",
+}
 
 
 def promises(module: ModuleType) -> Iterator[tuple[str, Promise]]:
@@ -90,7 +100,7 @@ def noticed_by(make: Callable[[Clock], Store]) -> str | None:
 
 def differs(make: Callable[[Clock], Store], folder: Path) -> bool:
     """Whether chance finds a difference between the model and this store."""
-    for seed in range(30):
+    for seed in range(200):
         try:
             asyncio.run(run(lambda _, clock: make(clock), seed, 80, folder))  # type: ignore[arg-type]
         except NOTICED:
@@ -98,10 +108,14 @@ def differs(make: Callable[[Clock], Store], folder: Path) -> bool:
     return False
 
 
-def test_a_store_without_a_bug_is_not_suspected(tmp_path: Path) -> None:
+def test_a_store_without_a_bug_is_not_suspected() -> None:
     """Otherwise the tests below would prove nothing."""
     assert len(PROMISES) > 150
     assert noticed_by(MemoryStore) is None
+
+
+@pytest.mark.slow
+def test_chance_does_not_suspect_a_store_without_a_bug(tmp_path: Path) -> None:
     assert not differs(MemoryStore, tmp_path)
 
 

@@ -60,12 +60,20 @@ class Twins:
 
     async def compare_views(self) -> None:
         """What is asked less often: pages, holders, blocks."""
-        for state in (None, "available", "active", "discarded"):
-            await self.both(lambda store, s=state: store.find(Filter(state=s), Page(5)))  # type: ignore[misc]
+        for state, tenant in ((None, None), (None, "t2"), ("available", None), ("active", "")):
+            chosen = Filter(tenant, state=state)
+            await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
         for holder in HOLDERS:
             await self.both(lambda store, h=holder: held(store, h))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))
         await self.both(lambda store: store.blocks())
+
+
+async def pages(store: Store, chosen: Filter) -> list[Stored]:
+    """Two pages, one after the other."""
+    first = list(await store.find(chosen, Page(2)))
+    after = first[-1].job.id if first else None
+    return first + list(await store.find(chosen, Page(3, after)))
 
 
 async def held(store: Store, holder: str) -> list[Key]:

@@ -111,6 +111,7 @@ def move_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any
         job.lease_us,
         job.enqueued_at,
         job.ready_at,
+        job.activated_at,
         job.claimed_at,
         job.started_at,
         job.received_at,

@@ -10,20 +10,20 @@ INSERT INTO jobs (
     seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, previous, place, held, attempt, failures, losses, handed_back,
     run_at, expires_at, available_us, pending_us, active_us, lease, holder, wire, lease_us,
-    enqueued_at, ready_at, claimed_at, started_at, received_at, start_us, ended_at, erased_at,
-    cancel_at, force_at, cause, returned_by, delay_us, rerun_of, workflow, step,
+    enqueued_at, ready_at, activated_at, claimed_at, started_at, received_at, start_us, ended_at,
+    erased_at, cancel_at, force_at, cause, returned_by, delay_us, rerun_of, workflow, step,
     type, wake_at, is_unique
 ) VALUES (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 
 -- name: job_move
 UPDATE jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
     place = ?, held = ?, attempt = ?, failures = ?, losses = ?, handed_back = ?, run_at = ?,
-    lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?, claimed_at = ?,
-    started_at = ?, received_at = ?, start_us = ?, ended_at = ?, erased_at = ?, cancel_at = ?,
+    lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?,
+    activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?, ended_at = ?, erased_at = ?, cancel_at = ?,
     force_at = ?, cause = ?, returned_by = ?, delay_us = ?, wake_at = ?
 WHERE seq = ? AND version = ?
 

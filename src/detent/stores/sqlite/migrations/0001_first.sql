@@ -111,8 +111,8 @@ SELECT
     j.allowed, j.losses_allowed, j.created_at, j.state_at, j.last_at, j.previous, j.place, j.held,
     j.attempt, j.failures, j.losses, j.handed_back, j.run_at, j.expires_at, j.available_us,
     j.pending_us, j.active_us, j.lease, j.holder, j.wire, j.lease_us, j.enqueued_at, j.ready_at,
-    j.activated_at, j.claimed_at, j.started_at, j.received_at, j.start_us, j.ended_at, j.erased_at, j.cancel_at,
-    j.force_at, j.cause, j.returned_by, j.delay_us, j.rerun_of, j.workflow, j.step,
+    j.activated_at, j.claimed_at, j.started_at, j.received_at, j.start_us, j.ended_at, j.erased_at,
+    j.cancel_at, j.force_at, j.cause, j.returned_by, j.delay_us, j.rerun_of, j.workflow, j.step,
     j.wake_at, j.type, b.payload, b.meta, b.tags, b.retry, b.schema, r.result,
     j.is_unique
 FROM jobs AS j

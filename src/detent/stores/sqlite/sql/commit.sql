@@ -23,8 +23,9 @@ UPDATE jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
     place = ?, held = ?, attempt = ?, failures = ?, losses = ?, handed_back = ?, run_at = ?,
     lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?,
-    activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?, ended_at = ?, erased_at = ?, cancel_at = ?,
-    force_at = ?, cause = ?, returned_by = ?, delay_us = ?, wake_at = ?
+    activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?,
+    ended_at = ?, erased_at = ?, cancel_at = ?, force_at = ?, cause = ?, returned_by = ?,
+    delay_us = ?, wake_at = ?
 WHERE seq = ? AND version = ?
 
 -- name: job_rearm

@@ -34,7 +34,7 @@ from detent.stores.api import (
     Want,
     WorkerRow,
 )
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged, key_of
 from tests.contract.twins import Twins
 
 TENANTS = ("", "", "t2")
@@ -159,8 +159,8 @@ class Chance:
     async def break_rules(self, rng: Random) -> None:
         """A unit that no store may hold."""
         if rng.random() < 0.3:
-            born = {**self._born(rng), "priority": rng.choice([2**63, -(2**64)])}
-            broken = self.make.pushed(**born)
+            new = self.make.new(**self._born(rng))
+            broken = self.make.inserting(forged(new, priority=rng.choice([2**63, -(2**64)])))
         else:
             unit = self._pushed(rng)
             new, event = unit.new[0], unit.new[0].events[0]
@@ -230,7 +230,7 @@ class Chance:
             "tenant": rng.choice(TENANTS),
             "queue": rng.choice(QUEUES),
             "priority": rng.randrange(-1, 2),
-            "delivery": rng.choice([None, None, "pull", "push"]),
+            "delivery": rng.choice([None, None, *PROFILES[profile].deliveries]),
             "run_at": rng.choice([None, None, None, self.now + rng.randrange(9 * SECOND)]),
             "expires_at": rng.choice([None, None, self.now + rng.randrange(1, 60 * SECOND)]),
             "deadlines": rng.choice([None, Deadlines(), limits]),

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from detent.lifecycle import job as j
-from detent.lifecycle.event import By
+from detent.lifecycle.event import By, Made
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.retry import Verdict
 from detent.stores.api import Body, Due, Key, Move, New, Unit, Want
@@ -52,6 +54,20 @@ def accepted(answer: j.Answer) -> j.Accepted:
     return answer
 
 
+def forged(new: New, **facts: Any) -> New:
+    """The same birth with facts that no decision would let through, and the record they lead to.
+
+    Only so can a store be shown what it must keep or refuse by itself.
+    """
+    first, *rest = new.events
+    assert first.made is not None
+    made = {name: facts.pop(name) for name in Made.__struct_fields__ if name in facts}
+    events = (replace(first, made=replace(first.made, **made), **facts), *rest)
+    job = j.fold(events)
+    assert job is not None
+    return replace(new, job=job, events=events)
+
+
 class Maker:
     """Makes units out of decisions, at the time of its clock."""
 
@@ -77,7 +93,7 @@ class Maker:
     def new(self, *, body: Body = BODY, by: By = USER, **more: Any) -> New:
         """A job that comes into being; `unique` and `idempotency` go to the store."""
         apart = {name: more.pop(name, None) for name in ("unique", "idempotency")}
-        ctx = self.ctx(by, command_id=more.pop("command_id", None))
+        ctx = self.ctx(by, **{name: more.pop(name, None) for name in ("command_id", "reason")})
         more.setdefault("id", f"job-{next(self._ids):06}")
         more.setdefault("profile", "python")
         made = accepted(j.decide(None, j.Enqueue(**more), self.now, ctx))

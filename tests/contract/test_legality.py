@@ -10,7 +10,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Committed, Failure, Line, Move, Rejected, Unit
-from tests.contract.making import SYSTEM, USER, WORKER, key_of
+from tests.contract.making import SYSTEM, USER, WORKER, forged, key_of
 from tests.contract.world import World
 
 MAX = 2**63 - 1
@@ -194,22 +194,24 @@ async def test_a_body_is_kept_whole(world: World) -> None:
 
 @pytest.mark.parametrize("number", [-MAX - 1, -1, 0, 1, MAX])
 async def test_numbers_of_64_bits_are_kept_exactly(world: World, number: int) -> None:
-    job = await world.push(priority=number, allowed=max(number, 1))
-    await world.rearm(job, number)
-    stored = await world.got(job)
-    assert (stored.job, stored.wake_at) == (job, number)
+    new = forged(world.make.new(), priority=number, allowed=max(number, 1))
+    await world.must(world.make.inserting(new))
+    await world.rearm(new.job, number)
+    stored = await world.got(new.job)
+    assert (stored.job, stored.wake_at) == (new.job, number)
+    assert (stored.job.priority, stored.job.allowed) == (number, max(number, 1))
 
 
 async def test_extreme_priorities_are_claimed_in_order(world: World) -> None:
     for priority in (0, -MAX - 1, MAX, -1, 1):
-        await world.push(priority=priority)
+        await world.must(world.make.inserting(forged(world.make.new(), priority=priority)))
     taken = [one.job.priority for one in await world.claim(9)]
     assert taken == [MAX, 1, 0, -1, -MAX - 1]
 
 
 @pytest.mark.parametrize("number", [MAX + 1, -MAX - 2, 10**30])
 async def test_numbers_beyond_64_bits_are_rejected(world: World, number: int) -> None:
-    await refuses(world, world.make.pushed(priority=number))
+    await refuses(world, world.make.inserting(forged(world.make.new(), priority=number)))
 
 
 async def test_a_record_is_kept_field_by_field(world: World) -> None:
@@ -221,6 +223,7 @@ async def test_a_record_is_kept_field_by_field(world: World) -> None:
         run_at=world.now + 9,
         held=True,
         rerun_of="old",
+        reason="it was lost",
         workflow="flow",
         step="s",
         allowed=7,

@@ -128,7 +128,9 @@ async def test_a_history_is_every_event_of_the_record_oldest_first(world: World)
 
 
 async def test_an_event_comes_out_as_it_went_in_field_by_field(world: World) -> None:
-    unit = world.make.pushed(run_at=world.now + 1, rerun_of="x", expires_at=world.now + 99)
+    unit = world.make.pushed(
+        run_at=world.now + 1, rerun_of="x", reason="why not", expires_at=world.now + 99
+    )
     await world.must(unit)
     [given], [got] = unit.new[0].events, await world.store.history(key_of(unit.new[0].job))
     for field in type(given).__struct_fields__:

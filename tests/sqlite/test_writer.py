@@ -15,6 +15,7 @@ from detent.lifecycle.seal import leaf
 from detent.stores.api import Committed, Line, Rejected, Store, Unit
 from detent.stores.sqlite import SqliteStore
 from detent.stores.sqlite.transaction import Transaction
+from tests.contract.making import forged
 from tests.sqlite.child import Own
 from tests.sqlite.processes import faults_of, states, url_of
 
@@ -72,9 +73,9 @@ def test_a_unit_that_the_database_refuses_does_not_hurt_its_neighbours(
 
 def spoiled(make: Own, fault: str) -> Unit:
     if fault == "number":
-        return make.pushed(id="bad", priority=2**70)
+        return make.inserting(forged(make.new(id="bad"), priority=2**70))
     if fault == "text":
-        return make.pushed(id="bad \ud800")
+        return make.inserting(forged(make.new(id="bad"), record="bad \ud800"))
     unit = make.pushed(id="bad")
     [new] = unit.new
     [event] = new.events

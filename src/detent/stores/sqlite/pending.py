@@ -10,7 +10,7 @@ from detent.lifecycle.job import Job
 from detent.stores.api import Key
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["Head", "Lane", "Pending"]
+__all__ = ["Head", "Lane", "Pending", "head_of", "lane_of"]
 
 
 class Head(NamedTuple):
@@ -134,3 +134,9 @@ class Pending:
 def lane_of(job: Job, kind: str) -> Lane:
     """Where the job is counted."""
     return Lane(job.tenant, job.queue, str.__str__(job.state), kind, job.profile)
+
+
+def head_of(seq: int, job: Job, kind: str, is_unique: int) -> Head:
+    """The head that a job will have once it is written."""
+    held = (job.lease, job.wire, job.holder)
+    return Head(seq, job.version, job.state, job.queue, kind, *held, is_unique)

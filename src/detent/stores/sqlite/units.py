@@ -13,7 +13,7 @@ from detent.stores import api
 from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit
 from detent.stores.legal import fault, is_storable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Head, Lane, Pending, lane_of
+from detent.stores.sqlite.pending import Head, Lane, Pending, head_of, lane_of
 from detent.stores.sqlite.statements import SQL
 
 __all__ = ["MISSING", "Units"]
@@ -231,17 +231,7 @@ class Units:
             self._pending.add("worker_reopen", job.holder)
         if head.is_unique:
             self._pending.add("unique_move", str.__str__(job.state), head.seq)
-        self._pending.heads[key] = Head(
-            head.seq,
-            job.version,
-            job.state,
-            job.queue,
-            head.type,
-            job.lease,
-            job.wire,
-            job.holder,
-            head.is_unique,
-        )
+        self._pending.heads[key] = head_of(head.seq, job, head.type, head.is_unique)
 
     def _write_beside(self, seq: int, move: Move) -> None:
         pending = self._pending
@@ -263,17 +253,7 @@ class Units:
         pending.count(None, lane_of(job, body.type))
         self._keep_lease_row(None, job, now)
         self._promise(seq, new)
-        pending.heads[job.tenant, job.id] = Head(
-            seq,
-            job.version,
-            job.state,
-            job.queue,
-            body.type,
-            job.lease,
-            job.wire,
-            job.holder,
-            is_unique,
-        )
+        pending.heads[job.tenant, job.id] = head_of(seq, job, body.type, is_unique)
 
     def _promise(self, seq: int, new: New) -> None:
         tenant, pending = new.job.tenant, self._pending

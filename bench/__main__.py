@@ -11,10 +11,14 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import lifecycle, seal
+from bench import lifecycle, seal, stores
 from bench.measure import Bench, Ratio, Result, compare, run
 
-BENCHES: dict[str, Callable[[], Bench]] = {"lifecycle": lifecycle.bench, "seal": seal.bench}
+BENCHES: dict[str, Callable[[], Bench]] = {
+    "lifecycle": lifecycle.bench,
+    "seal": seal.bench,
+    "stores": stores.bench,
+}
 _WIDTH = 110
 _COMPARED = ("msgspec", "transitions", "python-statemachine")
 

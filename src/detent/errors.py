@@ -5,7 +5,18 @@
     ├── BadMachine             a lifecycle table that contradicts itself (found at import)
     ├── BadHistory             a history that no legal life could have produced
     ├── BadProof               an inclusion proof that does not lead to the sealed head
-    └── BadPolicy              a retry policy or workflow shape with an impossible value
+    ├── BadPolicy              a retry policy or workflow shape with an impossible value
+    └── StoreError             a store that cannot do what it was asked
+        ├── BadUrl             an address that names no store
+        ├── ClockAhead         an instant that lies in the store's future
+        ├── SchemaAhead        tables that are newer than this code
+        ├── SchemaBehind       tables that are older than this code and must be migrated
+        ├── StoreBusy          somebody else had the lock for too long (try again)
+        ├── StoreClosed        a call before the store was opened or after it was closed
+        ├── StoreCorrupt       the database contradicts itself
+        ├── StoreFull          no space is left (try again when there is)
+        ├── StoreUnavailable   the database cannot be reached (try again)
+        └── UnsupportedStore   a database, version or file system that cannot be trusted
 
 Each carries a stable `code`, whether trying again can help, and its facts as fields, so that no
 caller ever has to read the message. The message says what happened, why, and what to do.
@@ -20,8 +31,19 @@ __all__ = [
     "BadMachine",
     "BadPolicy",
     "BadProof",
+    "BadUrl",
+    "ClockAhead",
     "DetentError",
     "IllegalTransition",
+    "SchemaAhead",
+    "SchemaBehind",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "UnsupportedStore",
 ]
 
 
@@ -65,3 +87,72 @@ class BadPolicy(DetentError):
     """A retry policy or workflow shape has a value that cannot work; `fields["field"]` names it."""
 
     code = "bad_policy"
+
+
+class StoreError(DetentError):
+    """A store cannot do what it was asked; nothing of the call was committed, unless it says so."""
+
+    code = "store_error"
+
+
+class BadUrl(StoreError):
+    """The address names no store that we know."""
+
+    code = "bad_url"
+
+
+class ClockAhead(StoreError):
+    """The caller's `now` is further ahead of the store's own clock than clocks may differ."""
+
+    code = "clock_ahead"
+
+
+class SchemaAhead(StoreError):
+    """The tables were made by newer code; this code must not write to them."""
+
+    code = "schema_ahead"
+
+
+class SchemaBehind(StoreError):
+    """The tables were made by older code and must be migrated first."""
+
+    code = "schema_behind"
+
+
+class StoreBusy(StoreError):
+    """Somebody else held the lock for longer than we wait."""
+
+    code = "store_busy"
+    retryable = True
+
+
+class StoreClosed(StoreError):
+    """The store was not opened yet, or is closed already."""
+
+    code = "store_closed"
+
+
+class StoreCorrupt(StoreError):
+    """The database contradicts itself: stop, keep the file, restore from a backup."""
+
+    code = "store_corrupt"
+
+
+class StoreFull(StoreError):
+    """No space is left where the database lives; what was committed is safe."""
+
+    code = "store_full"
+    retryable = True
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached; whether the last call was committed may be unknown."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class UnsupportedStore(StoreError):
+    """A database, a version of one or a file system whose promises are too weak for ours."""
+
+    code = "unsupported_store"

@@ -1,0 +1,30 @@
+"""Closed filters: everything that can be asked of a store's records, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["FIRST_PAGE", "Filter", "Page"]
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What a job must be to be found; `None` means any. All conditions hold together."""
+
+    tenant: str | None = None
+    queue: str | None = None
+    state: str | None = None
+    type: str | None = None
+    profile: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """At most `limit` records, those that come after the one with the id `after`.
+
+    Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
+    """
+
+    limit: int = 50
+    after: str | None = None
+
+
+FIRST_PAGE = Page()

@@ -1,0 +1,81 @@
+"""Who waits for jobs is woken: by our own commits at once, by those of others soon after."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["Bell"]
+
+
+class Bell:
+    """Counts the moments after which something new may be claimable.
+
+    A claim notes the count before it looks. A wait that begins after the bell has rung since then
+    ends at once, so nothing that came between a claim and a wait is slept through.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rung = 0
+        self._looked: int | None = None
+        self._waiting: set[asyncio.Future[bool]] = set()
+        self._watch: Callable[[bool], None] = lambda _: None
+
+    def start(self, watch: Callable[[bool], None]) -> None:
+        """From now on; `watch` is told whether anybody waits."""
+        self._watch = watch
+
+    def stop(self) -> None:
+        """Nothing will come any more: whoever waits goes away with empty hands."""
+        self._watch = lambda _: None
+        self._wake(found=False)
+
+    def look(self) -> None:
+        """Somebody is about to claim."""
+        with self._lock:
+            self._looked = self._rung
+
+    def ring_from_thread(self) -> None:
+        """Something may be claimable."""
+        with self._lock:
+            self._rung += 1
+        self._wake(found=True)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether the bell rang in time."""
+        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._looked is not None and self._rung > self._looked:
+                return True
+            self._waiting.add(woken)
+        self._watch(True)
+        try:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(woken, timeout_s)
+            return False
+        finally:
+            self._leave(woken)
+
+    def _leave(self, woken: asyncio.Future[bool]) -> None:
+        with self._lock:
+            self._waiting.discard(woken)
+            is_empty = not self._waiting
+        if is_empty:
+            self._watch(False)
+
+    def _wake(self, *, found: bool) -> None:
+        with self._lock:
+            woken = list(self._waiting)
+            self._waiting.clear()
+        for one in woken:
+            # Whoever closed their loop is not waiting any more.
+            with suppress(RuntimeError):
+                one.get_loop().call_soon_threadsafe(_set, one, found)
+
+
+def _set(future: asyncio.Future[bool], found: bool) -> None:
+    if not future.done():
+        future.set_result(found)

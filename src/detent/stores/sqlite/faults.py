@@ -1,0 +1,53 @@
+"""What SQLite says when something is wrong, in our words, and what we do about it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from detent.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+
+__all__ = ["UNFIT", "is_fatal", "is_ours", "translated"]
+
+UNFIT: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    OverflowError,
+    TypeError,
+    ValueError,
+)
+"""Somebody handed in what the database does not take; everything else can still be committed."""
+
+_MASK = 0xFF
+_FATAL: Final = frozenset(
+    {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
+)
+
+
+def translated(error: sqlite3.Error) -> StoreError:
+    """The error that a caller hears; the original stays attached as its cause."""
+    code = _code(error)
+    name = getattr(error, "sqlite_errorname", "unknown")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFull("The disk is full; nothing was committed. Free some space, try again")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy("Another program holds a write transaction on the file for too long")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
+    return StoreUnavailable(f"SQLite failed ({error}); the store has stopped", sqlite=name)
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether it is the whole transaction that failed, not something that one caller handed in."""
+    return isinstance(error, sqlite3.Error) and not isinstance(error, UNFIT)
+
+
+def is_fatal(error: sqlite3.Error) -> bool:
+    """After this nothing may be acknowledged: a later sync that works proves nothing."""
+    return _code(error) in _FATAL
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & _MASK

@@ -1,0 +1,216 @@
+"""Rows to structs and back, without loss: what is read equals what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import astuple
+
+from detent.lifecycle.event import Charge, Event, Made, StepMade, WorkerFacts
+from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import Delivery
+from detent.lifecycle.retry import RetryPolicy
+from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
+
+__all__ = [
+    "Rest",
+    "body_row",
+    "event_of",
+    "event_row",
+    "failure_row",
+    "fed_of",
+    "job_of",
+    "job_row",
+    "logged_of",
+    "move_row",
+    "stored_of",
+]
+
+_Row = Sequence[Any]
+_FIELDS: Final = Job.__struct_fields__
+_STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
+    _FIELDS.index(name)
+    for name in ("state", "delivery", "previous", "held", "wire", "cause", "returned_by")
+)
+_WORDS: Final = (_STATE, _DELIVERY, _PREVIOUS, _CAUSE, _RETURNED_BY)
+_JOB_END: Final = 1 + len(_FIELDS)
+_STATES: Final[dict[str | None, JobState | None]] = {
+    None: None,
+    **{state.value: state for state in JobState},
+}
+_DELIVERIES: Final = {one.value: one for one in Delivery}
+_ACTORS: Final = {actor.value: actor for actor in Actor}
+_DEFAULT_RETRY: Final = RetryPolicy()
+
+
+class Rest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an event carries beyond its columns, in the order of its fields."""
+
+    cause: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    charged: Charge | None = None
+    place: int | None = None
+    run_at: int | None = None
+    delay_us: int | None = None
+    queue: str | None = None
+    priority: int | None = None
+    held: bool | None = None
+    lease: str | None = None
+    holder: str | None = None
+    wire: bool | None = None
+    lease_us: int | None = None
+    force_at: int | None = None
+    start_us: int | None = None
+    digest: str | None = None
+    made: Made | None = None
+    step_made: StepMade | None = None
+    worker: WorkerFacts | None = None
+
+
+_COLUMNS: Final = len(Event.__struct_fields__) - len(Rest.__struct_fields__)
+_encode = msgspec.json.Encoder().encode
+_decode_rest = msgspec.json.Decoder(Rest).decode
+_decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+
+
+def job_row(job: Job) -> list[Any]:
+    """The record as column values, in the order of its fields."""
+    values: list[Any] = list(astuple(job))
+    for index in _WORDS:
+        values[index] = _plain(values[index])
+    values[_HELD] = int(job.held)
+    values[_WIRE] = int(job.wire)
+    return values
+
+
+def move_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+    """What may have changed, in the order of the statement `job_move`."""
+    return (
+        job.version,
+        _plain(job.state),
+        job.queue,
+        job.priority,
+        job.state_at,
+        job.last_at,
+        _plain(job.previous),
+        job.place,
+        int(job.held),
+        job.attempt,
+        job.failures,
+        job.losses,
+        job.handed_back,
+        job.run_at,
+        job.lease,
+        job.holder,
+        int(job.wire),
+        job.lease_us,
+        job.enqueued_at,
+        job.ready_at,
+        job.activated_at,
+        job.claimed_at,
+        job.started_at,
+        job.received_at,
+        job.start_us,
+        job.ended_at,
+        job.erased_at,
+        job.cancel_at,
+        job.force_at,
+        _plain(job.cause),
+        _plain(job.returned_by),
+        job.delay_us,
+        wake_at,
+        seq,
+        version,
+    )
+
+
+def body_row(seq: int, body: Body) -> tuple[Any, ...]:
+    """The body as column values; what is at its default takes no room."""
+    return (
+        seq,
+        body.payload,
+        body.meta,
+        _encode(body.tags).decode() if body.tags else None,
+        None if body.retry == _DEFAULT_RETRY else _encode(body.retry).decode(),
+        body.schema,
+    )
+
+
+def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
+    """The error of one attempt as column values."""
+    return (seq, *astuple(failure))
+
+
+def event_row(event: Event) -> tuple[Any, ...]:
+    """The event as column values; what no statement asks about is one JSON text."""
+    values = astuple(event)
+    rest = _encode(Rest(*values[_COLUMNS:])).decode()
+    return (
+        event.tenant,
+        event.record,
+        event.version,
+        event.at,
+        _plain(event.name),
+        _plain(event.source),
+        _plain(event.target),
+        _plain(event.actor),
+        event.actor_id,
+        event.command_id,
+        event.kind,
+        None if rest == "{}" else rest,
+    )
+
+
+def event_of(row: _Row) -> Event:
+    """The event of a row that begins with its position; equal to the one that was written."""
+    values = list(row[1:-1])
+    values[7] = _ACTORS[values[7]]
+    if row[-1] is not None:
+        values += astuple(_decode_rest(row[-1]))
+    return Event(*values)
+
+
+def fed_of(row: _Row) -> Fed:
+    """The event at its position."""
+    return Fed(row[0], event_of(row))
+
+
+def job_of(row: _Row) -> Job:
+    """The record of a row of the view `stored`."""
+    values = list(row[1:_JOB_END])
+    values[_STATE] = _STATES[values[_STATE]]
+    values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
+    values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    values[_HELD] = bool(values[_HELD])
+    values[_WIRE] = bool(values[_WIRE])
+    return Job(*values)
+
+
+def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
+    """Everything a reader is shown, from a row of the view `stored` and its failures."""
+    wake_at, kind, payload, meta, tags, retry, schema, result, _ = row[_JOB_END:]
+    body = Body(
+        kind,
+        payload,
+        meta,
+        _decode_tags(tags) if tags else (),
+        _decode_retry(retry) if retry else _DEFAULT_RETRY,
+        schema,
+    )
+    return Stored(job_of(row), body, wake_at, result, failures)
+
+
+def logged_of(row: _Row) -> Logged:
+    """A log line from the columns tenant, id, cursor, at, text, level, pos."""
+    tenant, job, cursor, at, text, level, pos = row
+    return Logged((tenant, job), cursor, Line(at, text, level), pos)
+
+
+def _plain(word: str | None) -> str | None:
+    # Members of enums are text, but sqlite3 asks its adapters about all that is not exactly str.
+    return None if word is None else str.__str__(word)

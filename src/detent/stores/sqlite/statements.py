@@ -1,0 +1,68 @@
+"""Named SQL statements, read once from the files beside this module.
+
+    -- name: job_head
+    SELECT ...
+
+A statement is looked up by its name; there is no other way to SQL in this package.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["MIGRATIONS", "SQL", "Migration", "split"]
+
+import sqlite3
+
+import msgspec
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
+_HERE = files(__package__)
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the schema, and the oldest code that can still work with the result."""
+
+    version: int
+    text: str
+    min_code: int
+
+
+def split(script: str) -> Iterator[str]:
+    """The statements of a script one by one; the body of a trigger stays in one piece."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _statements() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in sorted((_HERE / "sql").iterdir(), key=lambda one: one.name):
+        _, *parts = _NAME.split(file.read_text("utf-8"))
+        for name, text in zip(parts[::2], parts[1::2], strict=True):
+            if name in found:
+                raise ValueError(f"two statements are called {name}")
+            found[name] = text.strip()
+    return found
+
+
+def _migrations() -> tuple[Migration, ...]:
+    names = sorted((_HERE / "migrations").iterdir(), key=lambda one: one.name)
+    return tuple(_migration(file.name, file.read_text("utf-8")) for file in names)
+
+
+def _migration(name: str, text: str) -> Migration:
+    asked = _MIN_CODE.search(text)
+    version = int(name.partition("_")[0])
+    return Migration(version, text, int(asked[1]) if asked else version)
+
+
+SQL: Final = _statements()
+MIGRATIONS: Final = _migrations()

@@ -1,0 +1,204 @@
+"""The store on one SQLite file: the write side through the writer, the read side through a pool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from detent.errors import ClockAhead, StoreClosed, StoreUnavailable
+from detent.lifecycle.event import Event
+from detent.lifecycle.seal import Block
+from detent.stores import api
+from detent.stores.api import Key, Store, Stored, Unit, Want
+from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.sqlite import claim, place, reader, sealing, upkeep
+from detent.stores.sqlite.bell import Bell
+from detent.stores.sqlite.connection import need_version, open_writer
+from detent.stores.sqlite.faults import translated
+from detent.stores.sqlite.migrate import bring_up_to_date
+from detent.stores.sqlite.pool import Pool
+from detent.stores.sqlite.transaction import Transaction
+from detent.stores.sqlite.turns import Turns
+from detent.stores.sqlite.writer import Writer
+
+__all__ = ["AHEAD_US_MAX", "SqliteStore", "connect"]
+
+AHEAD_US_MAX = 5_000_000
+"""How far a caller's clock may be ahead of the store's."""
+_KEYS_PAGE = 1_000
+
+
+def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+    """The store of this file, not opened yet."""
+    return SqliteStore(place.path_of(url), clock or (lambda: time.time_ns() // 1_000))
+
+
+class SqliteStore:
+    """Records and their histories in one file. Several processes may open it at the same time."""
+
+    def __init__(self, path: Path, clock: Callable[[], int], *, migrate: bool = True) -> None:
+        self._path = path
+        self._clock = clock
+        self._migrate = migrate
+        self._process = os.getpid()
+        self._bell = Bell()
+        self._writer: Writer | None = None
+        self._pool: Pool | None = None
+
+    # --- opening and closing ------------------------------------------------------------------
+
+    async def __aenter__(self) -> Store:
+        if self._writer is not None:
+            raise StoreUnavailable("This store is open already; open the file once more instead")
+        self._process = os.getpid()
+        await asyncio.to_thread(self._open)
+        return self
+
+    def _open(self) -> None:
+        need_version()
+        place.prepare(self._path)
+        turns = Turns(self._path)
+        try:
+            with turns:
+                connection = self._connect()
+        except BaseException:
+            turns.close()
+            raise
+        self._pool = Pool(self._path)
+        self._writer = Writer(connection, turns, self._bell.ring_from_thread)
+        self._bell.start(self._writer.watch)
+
+    def _connect(self) -> sqlite3.Connection:
+        """The connection that writes, on tables that are up to date."""
+        try:
+            connection = open_writer(self._path)
+            try:
+                bring_up_to_date(connection, migrate=self._migrate)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return connection
+
+    async def __aexit__(self, *_: object) -> None:
+        writer, pool = self._writer, self._pool
+        self._writer = self._pool = None
+        self._bell.stop()
+        if writer is not None and pool is not None:
+            await asyncio.to_thread(pool.close)
+            await asyncio.to_thread(writer.close)
+
+    def _writing(self, now: int | None = None) -> Writer:
+        self._need_own_process()
+        if self._writer is None:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        if now is not None:
+            self._need_time(now)
+        return self._writer
+
+    def _reading(self) -> Pool:
+        self._need_own_process()
+        if self._pool is None:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        return self._pool
+
+    def _need_own_process(self) -> None:
+        """Threads and locks do not survive a fork, and SQLite forbids to use its handles there."""
+        if os.getpid() != self._process:
+            raise StoreClosed(
+                "The store was opened before a fork; open it again in this process",
+                opened_in=self._process,
+            )
+
+    def _need_time(self, now: int) -> None:
+        """A clock that runs ahead would end leases early and could not be taken back."""
+        ahead = now - self._clock()
+        if ahead > AHEAD_US_MAX:
+            why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
+            raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
+
+    # --- the side that changes something --------------------------------------------------------
+
+    async def step(
+        self, units: Sequence[Unit], *, now: int, want: Want | None = None
+    ) -> api.Stepped:
+        writer = self._writing(now)
+        if want is not None:
+            self._bell.look()
+
+        def run(tx: Transaction) -> api.Stepped:
+            outcomes = tx.commit(units, now)
+            return api.Stepped(outcomes, claim.claim(tx, want, now) if want else api.Claimed())
+
+        return await writer.do(run)
+
+    async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
+        until, most = now + hold_us, max(limit, 0)
+        return await self._writing(now).do(lambda tx: upkeep.take_due(tx, now, most, until))
+
+    async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
+        return await self._writing(now).do(lambda tx: upkeep.beat(tx, workers))
+
+    async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
+        return await self._writing(now).do(lambda tx: upkeep.declare_lost(tx, workers, now))
+
+    async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
+        return await self._writing(now).do(lambda tx: upkeep.extend(tx, leases))
+
+    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
+        await self._writing(now).do(lambda tx: upkeep.set_gates(tx, gates))
+
+    async def seal(self, *, limit: int = 10_000) -> Block | None:
+        while (draft := await self._reading().read(sealing.draft, limit)) is not None:
+            if await self._writing().do(partial(sealing.add, made=draft)):
+                return draft.block
+        return None
+
+    async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
+        return await self._writing().do(lambda tx: upkeep.append_logs(tx, lines))
+
+    # --- the side that only looks ---------------------------------------------------------------
+
+    async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return await self._reading().read(reader.get, keys)
+
+    async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
+        return await self._reading().read(reader.find, chosen, page)
+
+    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
+        return await self._reading().read(reader.held_by, holder, limit)
+
+    async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
+        return await self._reading().read(reader.counts, tenant)
+
+    async def history(self, key: Key) -> Sequence[Event]:
+        return await self._reading().read(reader.history, key)
+
+    async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
+        return await self._reading().read(reader.feed, after, limit)
+
+    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
+        return await self._reading().read(reader.blocks, after, limit)
+
+    async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        return await self._reading().read(reader.logs, key, after, limit)
+
+    async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        return await self._reading().read(reader.log_tail, after, limit)
+
+    async def keys(self) -> AsyncIterator[Key]:
+        page = await self._reading().read(reader.keys, None, _KEYS_PAGE)
+        while page:
+            for key in page:
+                yield key
+            page = await self._reading().read(reader.keys, page[-1], _KEYS_PAGE)
+
+    async def wait(self, timeout_s: float) -> bool:
+        self._writing()
+        return await self._bell.wait(timeout_s)

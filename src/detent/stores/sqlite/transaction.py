@@ -1,0 +1,106 @@
+"""One open transaction: everything that an operation of the writer may use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from detent.lifecycle.job import OPEN, Gate
+from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
+from detent.stores.sqlite import rows
+from detent.stores.sqlite.faults import UNFIT
+from detent.stores.sqlite.pending import Pending
+from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.units import Units
+
+__all__ = ["Transaction", "gate_of", "stored_at", "stored_rows"]
+
+
+class Transaction:
+    """The write connection inside a transaction, and what was collected for it so far.
+
+    Units are judged one by one and written together. When that fails, because the database refuses
+    a row of one of them, everything is rolled back and done again `carefully`: each unit by itself,
+    under a savepoint, so that only the one at fault is refused.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, is_careful: bool) -> None:
+        self.connection = connection
+        self.is_careful = is_careful
+        self.pending = Pending(connection)
+        self.units = Units(connection, self.pending)
+        self.may_be_claimable = False
+
+    def commit(self, units: Sequence[Unit], now: int) -> tuple[Outcome, ...]:
+        """The answers to these units, if the transaction holds."""
+        commit = self._commit_alone if self.is_careful else self.units.commit
+        return tuple(commit(unit, now) for unit in units)
+
+    def finish(self) -> None:
+        """Write what is left; the transaction can be committed then."""
+        self.pending.flush()
+
+    def execute(self, name: str, *values: Any) -> sqlite3.Cursor:
+        """A named statement, after everything that was decided before it."""
+        self.pending.flush()
+        return self.connection.execute(SQL[name], values)
+
+    def execute_many(self, name: str, values: Sequence[Sequence[Any]]) -> None:
+        """The same for many rows at once."""
+        self.pending.flush()
+        self.connection.executemany(SQL[name], values)
+
+    def _commit_alone(self, unit: Unit, now: int) -> Outcome:
+        self.execute("savepoint")
+        try:
+            outcome = self.units.commit(unit, now)
+            self.pending.flush()
+        except UNFIT as why:
+            self.pending.forget()
+            self.connection.execute(SQL["undo"])
+            outcome = Rejected(str(why))
+        self.connection.execute(SQL["release"])
+        return outcome
+
+
+def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored]:
+    """The jobs of these row numbers, in this order, with all that belongs to them."""
+    found = {row[0]: stored for row, stored in stored_rows(connection, numbers)}
+    return [found[seq] for seq in numbers]
+
+
+def stored_rows(
+    connection: sqlite3.Connection, numbers: Sequence[int]
+) -> list[tuple[Sequence[Any], Stored]]:
+    """The same in no order, each beside the row of the view `stored` that it was made of."""
+    if not numbers:
+        return []
+    wanted = (msgspec.json.encode(numbers).decode(),)
+    failures: defaultdict[int, list[Failure]] = defaultdict(list)
+    for seq, *values in connection.execute(SQL["failures"], wanted):
+        failures[seq].append(Failure(*values))
+    return [
+        (row, rows.stored_of(row, tuple(failures.get(row[0], ()))))
+        for row in connection.execute(SQL["stored_seqs"], wanted)
+    ]
+
+
+def gate_of(connection: sqlite3.Connection, tenant: str, queue: str, kind: str) -> Gate:
+    """The gates of a queue and of a type, as the one that a job of both stands behind."""
+    first = _gate(connection, tenant, GateKind.QUEUE, queue)
+    second = _gate(connection, tenant, GateKind.TYPE, kind)
+    if first is OPEN and second is OPEN:
+        return OPEN
+    opened = [at for at in (first.opened_at, second.opened_at) if at is not None]
+    return Gate(first.closed or second.closed, max(opened, default=None), first.queue_deleted)
+
+
+def _gate(connection: sqlite3.Connection, tenant: str, kind: GateKind, name: str) -> Gate:
+    found = connection.execute(SQL["gate"], (tenant, str.__str__(kind), name)).fetchone()
+    if found is None:
+        return OPEN
+    return Gate(bool(found[0]), found[1], bool(found[2]))

@@ -1,0 +1,229 @@
+"""The one thread that writes: whatever has queued up is one transaction, and one sync to disk."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from detent.errors import StoreClosed, StoreError, StoreUnavailable
+from detent.stores.sqlite.faults import is_fatal, is_ours, translated
+from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.transaction import Transaction
+from detent.stores.sqlite.turns import Turns
+
+__all__ = ["Operation", "Writer"]
+
+T = TypeVar("T")
+BATCH_S: Final = 0.02
+"""How long one transaction may take before others get their turn."""
+WATCH_S: Final = 0.002
+"""How often we look for commits of other processes while somebody waits for one."""
+_ROW_S: Final = 5e-6
+_Answer = tuple[Any, BaseException | None]
+
+
+class Operation:
+    """Something to do inside a transaction, and who waits for its answer."""
+
+    __slots__ = ("answered", "loop", "run")
+
+    def __init__(self, run: Callable[[Transaction], Any]) -> None:
+        self.run = run
+        self.loop = asyncio.get_running_loop()
+        self.answered: asyncio.Future[Any] = self.loop.create_future()
+
+
+class Writer:
+    """Owns the write connection from the first to the last transaction of this process.
+
+    A lone caller waits for nobody: the thread starts with whatever is there. Callers that come
+    while it syncs share the next transaction. Answers are given after COMMIT has returned.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, turns: Turns, on_change: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._turns = turns
+        self._on_change = on_change
+        self._queue: deque[Operation] = deque()
+        self._wakes = threading.Condition()
+        self._is_closing = False
+        self._is_watched = False
+        self._seen_version = self._data_version()
+        self._waiting_rows = 0
+        self._stopped_by: StoreError | None = None
+        self._thread = threading.Thread(target=self._work, name="detent-sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def do(self, run: Callable[[Transaction], T]) -> T:
+        """What the operation answers, once its transaction is on disk."""
+        operation = Operation(run)
+        with self._wakes:
+            if self._is_closing:
+                raise StoreClosed("The store is closed")
+            self._queue.append(operation)
+            self._wakes.notify()
+        answer: T = await operation.answered
+        return answer
+
+    def watch(self, is_watched: bool) -> None:
+        """Whether anybody wants to hear of what other processes commit."""
+        with self._wakes:
+            self._is_watched = is_watched
+            self._wakes.notify()
+
+    def close(self) -> None:
+        """Do what is still in the queue, then close the connection."""
+        with self._wakes:
+            self._is_closing = True
+            self._wakes.notify()
+        self._thread.join()
+        with self._turns:
+            self._connection.close()
+        self._turns.close()
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while self._has_work():
+            if self._queue:
+                self._serve()
+            self._look_around()
+
+    def _has_work(self) -> bool:
+        """Sleep until there is something to do; false when all is done and we are closing."""
+        with self._wakes:
+            if not self._queue and not self._is_closing:
+                self._wakes.wait(WATCH_S if self._is_watched else None)
+            return bool(self._queue) or not self._is_closing
+
+    def _serve(self) -> None:
+        """One transaction, and its answers."""
+        taken: list[Operation] = []
+        has_news = False
+        try:
+            self._need_running()
+            with self._turns:
+                answers, has_news = self._transact(taken)
+        except (StoreError, OSError) as error:
+            # Stopped before anything was begun, there is no use in waiting: all hear it.
+            taken = taken or [self._queue.popleft() for _ in range(len(self._queue))]
+            answers = [(None, _coded(error))] * len(taken)
+        if has_news:
+            self._on_change()
+        _deliver(zip(taken, answers, strict=True))
+
+    def _need_running(self) -> None:
+        if self._stopped_by is not None:
+            raise self._stopped_by
+
+    def _transact(self, taken: list[Operation]) -> tuple[list[_Answer], bool]:
+        """All at once if the database takes it; otherwise again, each operation by itself."""
+        try:
+            try:
+                return self._attempt(self._next(taken), is_careful=False)
+            except Exception as error:
+                self._roll_back()
+                if is_ours(error):
+                    raise
+                return self._attempt(taken, is_careful=True)
+        except sqlite3.Error as error:
+            self._roll_back()
+            fault = translated(error)
+            if is_fatal(error):
+                self._stopped_by = fault
+            raise fault from error
+
+    def _next(self, taken: list[Operation]) -> Iterable[Operation]:
+        """Operations from the queue until this transaction has had its time."""
+        started = time.perf_counter()
+        while self._queue:
+            operation = self._queue.popleft()
+            taken.append(operation)
+            yield operation
+            if time.perf_counter() - started + self._waiting_rows * _ROW_S > BATCH_S:
+                return
+
+    def _attempt(
+        self, operations: Iterable[Operation], *, is_careful: bool
+    ) -> tuple[list[_Answer], bool]:
+        self._connection.execute(SQL["begin"])
+        tx = Transaction(self._connection, is_careful=is_careful)
+        answers = []
+        for operation in operations:
+            answers.append(_alone(tx, operation) if is_careful else (operation.run(tx), None))
+            self._waiting_rows = tx.pending.size
+        tx.finish()
+        self._connection.execute(SQL["commit"])
+        return answers, tx.may_be_claimable or tx.units.has_made_available
+
+    def _roll_back(self) -> None:
+        # After some errors SQLite has rolled back by itself and says that nothing is open.
+        with suppress(sqlite3.OperationalError):
+            self._connection.execute(SQL["rollback"])
+
+    # --- what others commit -----------------------------------------------------------------------
+
+    def _look_around(self) -> None:
+        """Our own commits do not change the number, those of every other connection do."""
+        if not self._is_watched or self._stopped_by is not None:
+            return
+        # Whatever is wrong with the file, the next transaction will say it to those concerned.
+        with suppress(sqlite3.Error):
+            found = self._data_version()
+            if found != self._seen_version:
+                self._seen_version = found
+                self._on_change()
+
+    def _data_version(self) -> int:
+        return int(self._connection.execute(SQL["data_version"]).fetchone()[0])
+
+
+def _coded(error: StoreError | OSError) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    return StoreUnavailable(f"The turn to write cannot be taken: {error}", errno=error.errno)
+
+
+def _alone(tx: Transaction, operation: Operation) -> _Answer:
+    """In a careful transaction an operation that fails harms itself only."""
+    tx.execute("save_operation")
+    try:
+        answer = operation.run(tx)
+        tx.finish()
+    except Exception as error:
+        if is_ours(error):
+            raise
+        tx.pending.forget()
+        tx.execute("undo_operation")
+        return None, error
+    tx.execute("release_operation")
+    return answer, None
+
+
+def _deliver(answered: Iterable[tuple[Operation, _Answer]]) -> None:
+    """Hand the answers over, with one call per event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Answer]]] = {}
+    for operation, answer in answered:
+        by_loop.setdefault(operation.loop, []).append((operation.answered, answer))
+    for loop, answers in by_loop.items():
+        # Whoever closed their loop is not waiting any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, answers)
+
+
+def _settle(answers: list[tuple[asyncio.Future[Any], _Answer]]) -> None:
+    for future, (answer, error) in answers:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,17 @@
+"""Every store that the contract is held against: one line each, and nothing else anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from detent import stores
+from detent.stores.api import Store
+
+Clock = Callable[[], int]
+Backend = Callable[[Path, Clock], Store]
+
+BACKENDS: dict[str, Backend] = {
+    "memory": lambda _, clock: stores.open("memory:", clock=clock),
+    "sqlite": lambda folder, clock: stores.open(f"sqlite:///{folder}/detent.db", clock=clock),
+}

@@ -1,0 +1,130 @@
+"""Every store does what the model does, whatever happens to both."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from detent.lifecycle.job import JOB
+from tests.contract.backends import BACKENDS, Backend
+from tests.contract.chance import ACTIONS, Action, Chance, live
+from tests.contract.making import Clock
+from tests.contract.twins import Twins
+
+OTHERS = [name for name in BACKENDS if name != "memory"]
+Triples = Counter[tuple[str | None, str, str | None]]
+
+
+async def run(backend: Backend, seed: int, steps: int, folder: Path) -> Triples:
+    """One seeded run against the model; which triples of the table it used."""
+    clock = Clock()
+    model, other = BACKENDS["memory"](folder, clock), backend(folder, clock)
+    async with model, other:
+        chance = Chance(Twins(model, other, clock))
+        await live(chance, Random(seed), steps)
+        return Counter((one.source, one.name, one.target) for one in chance.twins.events)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Iterator[Path]:
+    """A new folder each time, so that no run finds what another left."""
+    return iter(lambda: Path(tempfile.mkdtemp(dir=tmp_path)), None)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_seeded_life_leaves_both_stores_equal(name: str, seed: int, tmp_path: Path) -> None:
+    asyncio.run(run(BACKENDS[name], seed, 60, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_seeded_lives_leave_both_stores_equal_and_use_every_triple(
+    name: str, folders: Iterator[Path]
+) -> None:
+    """A run that never reaches an edge proves nothing about it, so reaching is asserted."""
+    used: Triples = Counter()
+    for seed, folder in zip(range(300), folders, strict=False):
+        if seed >= 60 and set(used) == JOB.triples:
+            break
+        used += asyncio.run(run(BACKENDS[name], seed, 120, folder))
+    assert set(used) == JOB.triples, f"never used: {sorted(map(str, JOB.triples - set(used)))}"
+
+
+class Differential(RuleBasedStateMachine):
+    """The shrinking twin of the seeded driver: the same actions, smaller counterexamples."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory()
+        clock, folder = Clock(), Path(self.folder.name)
+        model, other = BACKENDS["memory"](folder, clock), backend(folder, clock)
+        self.runner.run(model.__aenter__())
+        self.runner.run(other.__aenter__())
+        self.twins = Twins(model, other, clock)
+        self.chance = Chance(self.twins)
+
+    def happen(self, action: Action, rng: Random) -> None:
+        """One action, and the comparison after it."""
+
+        async def both() -> None:
+            await action(self.chance, rng)
+            await self.twins.compare()
+
+        self.runner.run(both())
+
+    def teardown(self) -> None:
+        """Close both, whatever was found."""
+        self.runner.run(self.twins.model.__aexit__(None, None, None))
+        self.runner.run(self.twins.other.__aexit__(None, None, None))
+        self.runner.close()
+        self.folder.cleanup()
+
+    @initialize(rng=st.randoms(use_true_random=False))
+    def begin(self, rng: Random) -> None:
+        """There are workers and jobs."""
+        self.happen(Chance.beat, rng)
+        self.happen(Chance.push, rng)
+
+
+def _ruled(action: Action) -> object:
+    """The action as a rule of the state machine."""
+
+    def happen(self: Differential, rng: Random) -> None:
+        self.happen(action, rng)
+
+    return rule(rng=st.randoms(use_true_random=False))(happen)
+
+
+RULES = {action.__name__: _ruled(action) for action in ACTIONS}
+MACHINE = type("Chances", (Differential,), RULES)
+
+
+def search(backend: Backend, examples: int, steps: int) -> None:
+    """Let Hypothesis look for a life that the two stores remember differently."""
+    wanted = settings(max_examples=examples, stateful_step_count=steps, deadline=None)
+    machine: Any = partial(MACHINE, backend)
+    run_state_machine_as_test(machine, settings=wanted)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_hypothesis_finds_no_life_that_the_stores_remember_differently(name: str) -> None:
+    search(BACKENDS[name], examples=8, steps=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_hypothesis_finds_none_in_many_longer_lives_either(name: str) -> None:
+    search(BACKENDS[name], examples=200, steps=50)

@@ -1,0 +1,130 @@
+"""A test of the tests: whoever breaks one rule of a store, however small, is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from inspect import iscoroutinefunction, signature
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from detent.stores.api import Store
+from detent.stores.memory import MemoryStore
+from tests.contract import (
+    test_claims,
+    test_feed,
+    test_fences,
+    test_legality,
+    test_reading,
+    test_tenants,
+    test_time,
+    test_uniqueness,
+)
+from tests.contract.making import Clock
+from tests.contract.planted import planted
+from tests.contract.test_differential import run
+from tests.contract.world import World
+
+MODULES = (
+    test_fences,
+    test_claims,
+    test_time,
+    test_uniqueness,
+    test_legality,
+    test_reading,
+    test_feed,
+    test_tenants,
+)
+BUGS = planted()
+NOTICED = (Exception, pytest.fail.Exception)
+Promise = Callable[[World], Awaitable[None]]
+# What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
+# about the lost, versions of the future, command ids that are used twice, and handing out less
+# than everything that is due.
+NOT_BY_CHANCE = {
+    "AnybodysCommandIsOwn",
+    "ChecksAndWritesAreTornApart",
+    "DueGoesById",
+    "EveryClockIsBelieved",
+    "LostWorkersMayClaim",
+    "OneDueItemTooMany",
+    "OnlyOlderVersionsAreFenced",
+}
+
+
+def promises(module: ModuleType) -> Iterator[tuple[str, Promise]]:
+    """Every promise of a module, with each of its parameters."""
+    for name, test in vars(module).items():
+        if not name.startswith("test_") or not iscoroutinefunction(test):
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+        for chosen in product(*(_values(mark) for mark in marks)):
+            told = {key: value for one in chosen for key, value in one.items()}
+            assert {"world", *told} == set(signature(test).parameters)
+            yield name, partial(test, **told)
+
+
+def _values(mark: pytest.Mark) -> list[dict[str, Any]]:
+    names, rows = mark.args
+    if isinstance(names, str):
+        return [{names: row} for row in rows]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+PROMISES = [promise for module in MODULES for promise in promises(module)]
+
+
+async def keep(promise: Promise, make: Callable[[Clock], Store]) -> None:
+    """Hold a new store to one promise, audit included."""
+    clock = Clock()
+    async with make(clock) as store:
+        world = World(store, clock)
+        await promise(world)
+        await world.audit()
+
+
+def noticed_by(make: Callable[[Clock], Store]) -> str | None:
+    """The first promise that this store breaks."""
+    for name, promise in PROMISES:
+        try:
+            asyncio.run(keep(promise, make))
+        except NOTICED:
+            return name
+    return None
+
+
+def differs(make: Callable[[Clock], Store], folder: Path) -> bool:
+    """Whether chance finds a difference between the model and this store."""
+    for seed in range(200):
+        try:
+            asyncio.run(run(lambda _, clock: make(clock), seed, 80, folder))  # type: ignore[arg-type]
+        except NOTICED:
+            return True
+    return False
+
+
+def test_a_store_without_a_bug_is_not_suspected() -> None:
+    """Otherwise the tests below would prove nothing."""
+    assert len(PROMISES) > 150
+    assert noticed_by(MemoryStore) is None
+
+
+@pytest.mark.slow
+def test_chance_does_not_suspect_a_store_without_a_bug(tmp_path: Path) -> None:
+    assert not differs(MemoryStore, tmp_path)
+
+
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_the_contract_notices(bug: str) -> None:
+    assert noticed_by(BUGS[bug]) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [name for name in BUGS if name not in NOT_BY_CHANCE])
+def test_chance_notices(bug: str, tmp_path: Path) -> None:
+    assert differs(BUGS[bug], tmp_path)

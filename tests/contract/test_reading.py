@@ -1,0 +1,252 @@
+"""The side that only looks: records, pages, counts, histories, logs, and who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from detent.lifecycle import job as j
+from detent.stores.api import Body, Counted, Line
+from detent.stores.select import Filter, Page
+from tests.contract.making import SECOND, USER, WORKER, key_of
+from tests.contract.world import World
+
+# --- records --------------------------------------------------------------------------------------
+
+
+async def test_records_are_answered_in_the_order_of_the_keys(world: World) -> None:
+    one, two = await world.push(), await world.push()
+    keys = [key_of(two), ("", "none"), key_of(one), key_of(two)]
+    found = await world.store.get(keys)
+    assert [stored and stored.job for stored in found] == [two, None, one, two]
+    assert list(await world.store.get([])) == []
+
+
+async def test_jobs_are_found_newest_first(world: World) -> None:
+    for name in ["b", "d", "a", "c"]:
+        await world.push(id=name)
+    found = await world.store.find(Filter())
+    assert [stored.job.id for stored in found] == ["d", "c", "b", "a"]
+    assert found[0] == (await world.store.get([("", "d")]))[0]
+
+
+async def test_pages_follow_each_other_without_gap_or_overlap(world: World) -> None:
+    for number in range(10):
+        await world.push(id=f"j{number}")
+    seen: list[str] = []
+    for size in (3, 3, 3, 1, 0):
+        page = await world.store.find(Filter(), Page(3, seen[-1] if seen else None))
+        assert len(page) == size
+        seen += [stored.job.id for stored in page]
+    assert seen == [f"j{number}" for number in reversed(range(10))]
+    assert list(await world.store.find(Filter(), Page(0))) == []
+
+
+async def test_a_filter_holds_all_its_conditions_together(world: World) -> None:
+    await world.push(id="a", queue="q", body=Body("x"), tenant="t")
+    await world.push(id="b", queue="q", body=Body("y"), tenant="t")
+    held = await world.push(id="c", queue="q", body=Body("x"), profile="ojs")
+    await world.do(held, j.Cancel(), USER)
+
+    async def found(chosen: Filter) -> str:
+        return "".join(stored.job.id for stored in await world.store.find(chosen))
+
+    assert await found(Filter(tenant="t")) == "ba"
+    assert await found(Filter(tenant="")) == "c"
+    assert await found(Filter(queue="q", type="x")) == "ca"
+    assert await found(Filter(state="cancelled")) == "c"
+    assert await found(Filter(profile="python", type="y")) == "b"
+    assert await found(Filter(tenant="t", queue="q", state="available", type="x")) == "a"
+    assert await found(Filter(queue="none")) == ""
+
+
+async def test_what_a_holder_has_in_its_hands_is_found(world: World) -> None:
+    for _ in range(4):
+        await world.push()
+    mine, others = await world.claim(3), await world.claim(1, holder="w2")
+    held = {stored.job.id for stored in await world.store.held_by("w1", 99)}
+    assert held == {stored.job.id for stored in mine}
+    assert [one.job for one in await world.store.held_by("w2", 99)] == [others[0].job]
+    assert len(await world.store.held_by("w1", 2)) == 2
+    done = mine[0].job
+    await world.do(done, j.Complete(lease=done.lease), WORKER)
+    assert len(await world.store.held_by("w1", 99)) == 2
+    assert list(await world.store.held_by("nobody", 99)) == []
+
+
+async def test_every_key_is_listed_once(world: World) -> None:
+    pushed = {key_of(await world.push(tenant=tenant)) for tenant in ("", "t", "u") for _ in "abc"}
+    assert set(await world.everything()) == pushed
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+async def test_counts_follow_every_move(world: World) -> None:
+    async def counted() -> dict[tuple[str, str], int]:
+        return {(one.queue, one.state): one.count for one in await world.store.counts()}
+
+    assert await counted() == {}
+    jobs = [await world.push(queue=queue) for queue in ("a", "a", "b")]
+    assert await counted() == {("a", "available"): 2, ("b", "available"): 1}
+    await world.do(jobs[0], j.Move("b"), USER)
+    assert await counted() == {("a", "available"): 1, ("b", "available"): 2}
+    [taken] = await world.claim(queues=("a",))
+    assert await counted() == {("a", "active"): 1, ("b", "available"): 2}
+    await world.do(taken.job, j.Complete(lease=taken.job.lease), WORKER)
+    assert await counted() == {("a", "completed"): 1, ("b", "available"): 2}
+
+
+async def test_counts_can_be_asked_for_one_tenant(world: World) -> None:
+    await world.push(tenant="t")
+    await world.push(tenant="u")
+    assert list(await world.store.counts("t")) == [Counted("t", "default", "available", 1)]
+    assert list(await world.store.counts("nobody")) == []
+    assert len(await world.store.counts()) == 2
+
+
+async def test_refused_units_count_nothing(world: World) -> None:
+    job = await world.push()
+    late = world.make.doing(job, j.Cancel(), USER)
+    await world.do(job, j.Hold(), USER)
+    await world.commit(late, world.make.pushed(id=job.id))
+    assert list(await world.store.counts()) == [Counted("", "default", "available", 1)]
+
+
+# --- histories ------------------------------------------------------------------------------------
+
+
+async def test_a_history_is_every_event_of_the_record_oldest_first(world: World) -> None:
+    unit = world.make.pushed()
+    await world.must(unit)
+    job = unit.new[0].job
+    held = world.make.doing(job, j.Hold(), USER, reason="because")
+    await world.must(held)
+    events = [*unit.new[0].events, *held.moves[0].events]
+    assert list(await world.store.history(key_of(job))) == events
+    assert list(await world.store.history(("", "nobody"))) == []
+
+
+async def test_an_event_comes_out_as_it_went_in_field_by_field(world: World) -> None:
+    unit = world.make.pushed(
+        run_at=world.now + 1, rerun_of="x", reason="why not", expires_at=world.now + 99
+    )
+    await world.must(unit)
+    [given], [got] = unit.new[0].events, await world.store.history(key_of(unit.new[0].job))
+    for field in type(given).__struct_fields__:
+        assert getattr(got, field) == getattr(given, field), field
+    assert type(got.actor) is type(given.actor)
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+async def test_lines_get_cursors_per_job_and_unknown_jobs_get_none(world: World) -> None:
+    one, two = await world.push(), await world.push()
+    lines = [
+        (key_of(one), Line(1, "a")),
+        (("", "nobody"), Line(2, "b")),
+        (key_of(two), Line(3, "c", "error")),
+        (key_of(one), Line(4, "d")),
+    ]
+    assert list(await world.store.append_logs(lines)) == [1, 0, 1, 2]
+    logged = await world.store.logs(key_of(one))
+    assert [(x.key, x.cursor, x.line) for x in logged] == [
+        (key_of(one), 1, Line(1, "a")),
+        (key_of(one), 2, Line(4, "d")),
+    ]
+    assert [x.line.text for x in await world.store.log_tail()] == ["a", "c", "d"]
+
+
+async def test_logs_can_be_read_on_from_a_cursor(world: World) -> None:
+    job = await world.push()
+    await world.store.append_logs([(key_of(job), Line(n, str(n))) for n in range(1, 8)])
+    page = await world.store.logs(key_of(job), 3, 2)
+    assert [(x.cursor, x.line.text) for x in page] == [(4, "4"), (5, "5")]
+    assert list(await world.store.logs(key_of(job), 7)) == []
+    assert list(await world.store.logs(("", "nobody"))) == []
+
+
+async def test_the_tail_can_be_read_on_from_a_position(world: World) -> None:
+    jobs = [await world.push() for _ in range(3)]
+    await world.store.append_logs([(key_of(jobs[n % 3]), Line(n, str(n))) for n in range(9)])
+    seen, after = [], 0
+    for _ in range(5):
+        page = await world.store.log_tail(after, 2)
+        seen += [one.line.text for one in page]
+        after = page[-1].pos
+    assert seen == [str(n) for n in range(9)]
+
+
+async def test_cursors_have_no_gaps_whoever_writes_at_the_same_time(world: World) -> None:
+    one, two = await world.push(), await world.push()
+    batches = [[(key_of(one), Line(n, "x")), (key_of(two), Line(n, "y"))] for n in range(30)]
+    cursors = await asyncio.gather(*(world.store.append_logs(batch) for batch in batches))
+    for position in (0, 1):
+        assert sorted(some[position] for some in cursors) == list(range(1, 31))
+
+
+async def test_lines_of_a_move_are_written_with_it_and_after_earlier_ones(world: World) -> None:
+    job = await world.claimed()
+    await world.store.append_logs([(key_of(job), Line(1, "first"))])
+    told = {"lines": (Line(2, "second"), Line(3, "third"))}
+    await world.do(job, j.Complete(lease=job.lease), WORKER, store=told)
+    assert [x.line.text for x in await world.store.logs(key_of(job))] == [
+        "first",
+        "second",
+        "third",
+    ]
+
+
+async def test_lines_of_a_refused_move_are_not_written(world: World) -> None:
+    job = await world.push()
+    await world.do(job, j.Reprioritise(1), USER)
+    late = world.make.doing(job, j.Hold(), USER, store={"lines": (Line(1, "never"),)})
+    await world.commit(late)
+    await world.store.append_logs([(key_of(job), Line(2, "only"))])
+    assert [(x.cursor, x.line.text) for x in await world.store.logs(key_of(job))] == [(1, "only")]
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+async def test_who_waits_in_vain_is_told_so(world: World) -> None:
+    assert await world.store.wait(0.01) is False
+
+
+async def woken_by(world: World, change: Awaitable[object]) -> bool:
+    """Whether that change ends a wait that had begun before it, after a claim in vain."""
+    await world.claim(0)
+    waiting = asyncio.ensure_future(world.store.wait(30.0))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await change
+    return await waiting
+
+
+async def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(world: World) -> None:
+    await world.claim()
+    await world.push()
+    assert await world.store.wait(30.0)
+
+
+async def test_a_new_job_wakes_all_who_wait(world: World) -> None:
+    others = [asyncio.ensure_future(world.store.wait(30.0)) for _ in range(3)]
+    assert await woken_by(world, world.push())
+    assert await asyncio.gather(*others) == [True] * 3
+
+
+async def test_whatever_may_make_a_job_claimable_wakes_who_waits(world: World) -> None:
+    held = await world.push(held=True)
+    scheduled = await world.push(run_at=world.now + SECOND)
+    assert await woken_by(world, world.do(held, j.Activate(), USER))
+    await world.gate("default", closed=True)
+    assert await woken_by(world, world.gate("default", opened_at=world.now))
+    world.clock.move(SECOND)
+    [due] = await world.due()
+    assert due.stored.job == scheduled
+    assert await woken_by(world, world.must(world.make.ticking(due)))
+    [taken] = await world.claim()
+    back = world.do(taken.job, j.HandBack(lease=taken.job.lease), WORKER)
+    assert await woken_by(world, back)

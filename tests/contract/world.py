@@ -1,0 +1,177 @@
+"""A store to hold the contract against, and the questions that are asked of it after every test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from typing import Any
+
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By, Event
+from detent.lifecycle.replay import audit
+from detent.stores.api import (
+    Committed,
+    Due,
+    GateKind,
+    GateRow,
+    Key,
+    Move,
+    Outcome,
+    Store,
+    Stored,
+    Unit,
+    WorkerRow,
+)
+from tests.contract.making import SECOND, Clock, Maker, key_of
+
+HOUR = 3_600 * SECOND
+
+
+class World:
+    """One open store, its clock, and short words for what tests do again and again."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.make = Maker(clock)
+
+    @property
+    def now(self) -> int:
+        """The present moment."""
+        return self.clock.now
+
+    async def commit(self, *units: Unit) -> list[Outcome]:
+        """The answers to these units."""
+        return list((await self.store.step(units, now=self.now)).outcomes)
+
+    async def must(self, *units: Unit) -> None:
+        """Commit units that nothing speaks against."""
+        outcomes = await self.commit(*units)
+        assert outcomes == [Committed()] * len(units), outcomes
+
+    async def push(self, **more: Any) -> j.Job:
+        """A new job."""
+        unit = self.make.pushed(**more)
+        await self.must(unit)
+        return unit.new[0].job
+
+    async def do(self, job: j.Job, command: j.Command, by: By, **more: Any) -> j.Job:
+        """The job after the command."""
+        unit = self.make.doing(job, command, by, **more)
+        await self.must(unit)
+        return unit.moves[0].job
+
+    async def rearm(self, job: j.Job, wake_at: int | None) -> Outcome:
+        """The answer to moving nothing but `wake_at`."""
+        unit = Unit(self.make.command_id(), moves=(Move(job.version, job, wake_at=wake_at),))
+        [outcome] = await self.commit(unit)
+        return outcome
+
+    async def claim(self, number: int = 1, **more: Any) -> list[Stored]:
+        """The jobs a wish was granted; the worker is alive unless it claims over the wire."""
+        want = self.make.want(number, **more)
+        if not want.wire:
+            await self.alive(want.holder)
+        stepped = await self.store.step([], now=self.now, want=want)
+        assert not stepped.claimed.lost
+        return list(stepped.claimed.jobs)
+
+    async def claimed(self, **more: Any) -> j.Job:
+        """A job that was pushed and claimed."""
+        job = await self.push(**{k: more.pop(k) for k in ("profile", "body", "id") if k in more})
+        [taken] = await self.claim(**more)
+        assert taken.job.id == job.id
+        return taken.job
+
+    async def alive(self, *workers: str, until: int | None = None) -> None:
+        """Worker instances with a fresh beat."""
+        rows = [WorkerRow(one, self.now + HOUR if until is None else until) for one in workers]
+        assert list(await self.store.beat(rows, now=self.now)) == [True] * len(rows)
+
+    async def lose(self, worker: str) -> None:
+        """A worker instance that is declared lost."""
+        await self.alive(worker, until=self.now)
+        assert list(await self.store.declare_lost([worker], now=self.now)) == [True]
+
+    async def due(self, limit: int = 1_000, **more: Any) -> list[Due]:
+        """What the store hands out as due."""
+        return list(await self.store.take_due(now=self.now, limit=limit, **more))
+
+    async def due_ids(self, limit: int = 1_000, **more: Any) -> list[str]:
+        """The ids of what is handed out as due."""
+        return [one.stored.job.id for one in await self.due(limit, **more)]
+
+    async def gate(self, name: str, kind: GateKind = GateKind.QUEUE, **more: Any) -> None:
+        """Say a new word about a gate."""
+        tenant = more.pop("tenant", "")
+        await self.store.set_gates([GateRow(kind, name, j.Gate(**more), tenant)], now=self.now)
+
+    async def got(self, job: j.Job) -> Stored:
+        """The job as the store has it."""
+        [stored] = await self.store.get([key_of(job)])
+        assert stored is not None
+        return stored
+
+    async def everything(self) -> dict[Key, Stored]:
+        """All records by key."""
+        keys = [key async for key in self.store.keys()]  # noqa: SIM118 - a store is no dictionary
+        assert len(keys) == len(set(keys)), "a key was given twice"
+        found = await self.store.get(keys)
+        return {key: stored for key, stored in zip(keys, found, strict=True) if stored is not None}
+
+    async def feed(self) -> list[Event]:
+        """All events in their order, read in small pages."""
+        events: list[Event] = []
+        while page := await self.store.feed(len(events), 7):
+            assert [fed.pos for fed in page] == list(
+                range(len(events) + 1, len(events) + len(page) + 1)
+            )
+            events += [fed.event for fed in page]
+        return events
+
+    async def audit(self) -> None:
+        """Whatever was done: every history is a legal life, and every sum is right."""
+        records = await self.everything()
+        by_record: dict[Key, list[Event]] = defaultdict(list)
+        for event in await self.feed():
+            by_record[event.tenant, event.record].append(event)
+        assert set(by_record) == set(records), "records and feed differ"
+        for key, stored in records.items():
+            history = list(await self.store.history(key))
+            assert history == by_record[key], f"history and feed of {key} differ"
+            assert (fault := audit(history, stored.job)) is None, fault
+        await self._audit_counts(records)
+        await self._audit_logs(records)
+
+    async def _audit_counts(self, records: dict[Key, Stored]) -> None:
+        jobs = [stored.job for stored in records.values()]
+        real = Counter((job.tenant, job.queue, job.state.value) for job in jobs)
+        said = await self.store.counts()
+        assert all(one.count > 0 for one in said), "a count of nothing"
+        assert {(one.tenant, one.queue, one.state): one.count for one in said} == dict(real)
+        for tenant in {job.tenant for job in jobs}:
+            mine = [one for one in said if one.tenant == tenant]
+            assert list(await self.store.counts(tenant)) == mine, f"counts of tenant {tenant!r}"
+
+    async def _audit_logs(self, records: dict[Key, Stored]) -> None:
+        tail = await self.store.log_tail(0, 100_000)
+        assert [one.pos for one in tail] == sorted({one.pos for one in tail}), "positions repeat"
+        for key in records:
+            lines = list(await self.store.logs(key, 0, 100_000))
+            assert [one.cursor for one in lines] == list(range(1, len(lines) + 1)), "a cursor gap"
+            assert [one for one in tail if one.key == key] == lines, "tail and log differ"
+
+
+class Session:
+    """An event loop with a world in it, for tests that are not coroutines themselves."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.runner = asyncio.Runner()
+        self.world = World(self.runner.run(store.__aenter__()), clock)
+
+    def close(self) -> None:
+        """Close the store and the loop, whatever happened."""
+        try:
+            self.runner.run(self.world.store.__aexit__(None, None, None))
+        finally:
+            self.runner.close()

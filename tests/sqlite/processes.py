@@ -1,0 +1,120 @@
+"""Starting child processes, and asking a file afterwards whether all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from detent import stores
+from detent.lifecycle.replay import audit
+from detent.stores.api import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+Child: TypeAlias = subprocess.Popen[str]
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite://{path}"
+
+
+def start(what: str, *args: str, under: Sequence[str] = ()) -> Child:
+    """A child that has begun, under another program if one is named; it speaks in lines."""
+    return subprocess.Popen(  # noqa: S603 - ourselves
+        [*under, sys.executable, "-m", "tests.sqlite.child", what, *args],
+        cwd=ROOT,
+        env=_unmeasured(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _unmeasured() -> dict[str, str]:
+    """Whoever is killed or denied the disk leaves no coverage behind, only broken files of it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+
+
+def said(child: Child) -> dict[str, Any]:
+    """The next thing that the child says."""
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    assert line, "the child ended without a word"
+    spoken: dict[str, Any] = json.loads(line)
+    return spoken
+
+
+def go(children: list[Child]) -> None:
+    """Let all of them begin, once all of them are ready."""
+    for child in children:
+        assert said(child) == {"ready": True}
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+
+
+def rest_of(child: Child) -> list[dict[str, Any]]:
+    """Everything it still says; a line that death has cut off was never said."""
+    output, _ = child.communicate()
+    return [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def ended(children: list[Child]) -> list[list[dict[str, Any]]]:
+    """What each of them said until its good end."""
+    spoken = [rest_of(child) for child in children]
+    assert [child.returncode for child in children] == [0] * len(children)
+    return spoken
+
+
+def faults_of(path: Path) -> list[str]:
+    """Everything that is wrong with a store; an empty list is the only pass."""
+    with sqlite3.connect(path) as connection:
+        found = [str(row) for row in connection.execute("PRAGMA integrity_check")]
+        found += [str(row) for row in connection.execute("PRAGMA foreign_key_check")]
+    connection.close()
+    found.remove("('ok',)")
+    return found + asyncio.run(_faults_of(path))
+
+
+async def _faults_of(path: Path) -> list[str]:
+    found: list[str] = []
+    lanes: Counter[tuple[str, str, str]] = Counter()
+    async with stores.open(url_of(path)) as store:
+        events = 0
+        async for key in store.keys():
+            [stored] = await store.get([key])
+            history = await store.history(key)
+            events += len(history)
+            assert stored is not None
+            lanes[stored.job.tenant, stored.job.queue, stored.job.state.value] += 1
+            if fault := audit(history, stored.job):
+                found.append(fault.message)
+        found += await _faults_of_feed(store, events)
+        counted = {(one.tenant, one.queue, one.state): one.count for one in await store.counts()}
+    return found + ([] if counted == lanes else [f"counted {counted}, there are {dict(lanes)}"])
+
+
+async def _faults_of_feed(store: Store, events: int) -> list[str]:
+    """Every event is in the feed, at positions without a gap."""
+    positions = [fed.pos for fed in await store.feed(limit=10_000_000)]
+    return [] if positions == list(range(1, events + 1)) else ["the feed has gaps"]
+
+
+async def _states(path: Path) -> dict[str, str]:
+    async with stores.open(url_of(path)) as store:
+        keys = [key async for key in store.keys()]  # noqa: SIM118 - no dictionary
+        found = await store.get(keys)
+        return {one.job.id: one.job.state.value for one in found if one is not None}
+
+
+def states(path: Path) -> dict[str, str]:
+    """The state of every stored job, by its id."""
+    return asyncio.run(_states(path))

@@ -1,0 +1,130 @@
+"""No statement of the hot paths walks through the past, and none does after ANALYZE either."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from detent import stores
+from detent.stores.sqlite.statements import SQL, split
+from tests.sqlite.processes import url_of
+
+HOT = (
+    # commit
+    *("head", "last_seq", "job_move", "job_rearm", "is_own", "unique_holders", "unique_of"),
+    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand"),
+    # claim
+    *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "stored_seqs", "failures"),
+    # due
+    *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "worker_lose"),
+    # reading
+    *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
+    *("keys_after", "next_tenant", "block_last", "block"),
+)
+_SCAN = re.compile(r"SCAN (?!json_each|CONSTANT)\w+")
+# Walks in the order of the table itself, from its end, and stops after one row.
+_MAY_SCAN = {"block_last"}
+FINISHED, LIVE = 200_000, 50_000
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """The tables, empty."""
+    path = tmp_path / "detent.db"
+
+    async def open_and_close() -> None:
+        async with stores.open(url_of(path)):
+            pass
+
+    asyncio.run(open_and_close())
+    connection = sqlite3.connect(path, isolation_level=None)
+    yield connection
+    connection.close()
+
+
+def scans(database: sqlite3.Connection) -> list[str]:
+    """The hot statements that look at a whole table or index, with how."""
+    return [
+        f"{name}: {detail}"
+        for name in HOT
+        if name not in _MAY_SCAN
+        for *_, detail in database.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", values(name))
+        if _SCAN.search(detail)
+    ]
+
+
+def values(name: str) -> dict[str, None] | list[None]:
+    named = re.findall(r":(\w+)", SQL[name])
+    return dict.fromkeys(named) if named else [None] * SQL[name].count("?")
+
+
+def test_no_hot_statement_scans(database: sqlite3.Connection) -> None:
+    assert scans(database) == []
+
+
+def test_the_test_would_see_a_scan(database: sqlite3.Connection) -> None:
+    for statement in ("SELECT * FROM jobs WHERE type = ''", "SELECT count(*) FROM events"):
+        [(*_, detail)] = database.execute(f"EXPLAIN QUERY PLAN {statement}")
+        assert _SCAN.search(detail)
+
+
+def steps(database: sqlite3.Connection, name: str, *args: object) -> int:
+    """How many instructions of SQLite's machine a statement takes."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    database.set_progress_handler(count, 1)
+    database.execute(SQL[name], args).fetchmany(10)
+    database.set_progress_handler(None, 0)
+    return taken
+
+
+def grow(database: sqlite3.Connection, state: str, first: int, number: int) -> None:
+    """Jobs by plain SQL, so many that they could not be pushed in the time of a test."""
+    chosen = {
+        "state": state,
+        "first": first,
+        "last": first + number - 1,
+        "is_over": state == "completed",
+    }
+    database.execute("BEGIN")
+    for statement in split(Path(__file__).with_name("grow.sql").read_text("utf-8")):
+        database.execute(statement, chosen)
+    database.execute("COMMIT")
+
+
+def costs(database: sqlite3.Connection) -> dict[str, int]:
+    lane = ("", "default", "type1", "python", 0)
+    return {
+        "head": steps(database, "head", "", "job-00000001"),
+        "lanes": steps(database, "lanes", "", "default"),
+        "lane": steps(database, "lane", *lane),
+        "due": steps(database, "due", 10**9, 10),
+        "history": steps(database, "history", "", "job-00000001"),
+        "feed": steps(database, "feed", 500, 10),
+        "move": steps(database, "job_rearm", None, 1, 1),
+        "stored": steps(database, "stored_seqs", "[1, 2, 3]"),
+    }
+
+
+@pytest.mark.slow
+def test_no_hot_statement_scans_or_grows_beside_a_long_past(database: sqlite3.Connection) -> None:
+    grow(database, "completed", 1, 1_000)
+    grow(database, "available", 1_001, 1_000)
+    small = costs(database)
+    grow(database, "completed", 2_001, FINISHED)
+    grow(database, "available", 2_001 + FINISHED, LIVE)
+    assert scans(database) == []
+    assert costs(database) == small
+    database.execute("ANALYZE")
+    assert scans(database) == []
+    assert costs(database) == small

@@ -1,0 +1,108 @@
+"""Rows and structs: nothing is lost on the way to the database and back."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detent import stores
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job
+from detent.lifecycle.seal import leaf
+from detent.stores.sqlite import rows
+from detent.stores.sqlite.statements import SQL
+from tests.contract.making import Clock
+from tests.sqlite.processes import url_of
+
+SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
+    bool: st.booleans(),
+    int: st.integers(-(2**63), 2**63 - 1),
+    str: st.text(st.characters(exclude_categories=["Cs"])),
+}
+
+
+def names(path: Path, table: str) -> list[str]:
+    connection = sqlite3.connect(path)
+    cursor = connection.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))
+    found = [name for (name,) in cursor]
+    connection.close()
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file with empty tables."""
+
+    async def open_and_close() -> None:
+        async with stores.open(url_of(tmp_path / "detent.db"), clock=Clock()):
+            pass
+
+    asyncio.run(open_and_close())
+    return tmp_path / "detent.db"
+
+
+def test_records_are_stored_in_the_order_of_their_fields(path: Path) -> None:
+    fields = list(Job.__struct_fields__)
+    assert names(path, "stored")[1 : len(fields) + 1] == fields
+    assert names(path, "jobs")[1 : len(fields) + 1] == fields
+
+
+def test_every_field_that_changes_is_written_by_a_move() -> None:
+    written = {word.strip(",") for word in SQL["job_move"].split()}
+    fixed = set(Job.__struct_fields__) - written
+    assert fixed == {
+        *("tenant", "id", "profile", "delivery", "allowed", "losses_allowed", "created_at"),
+        *("expires_at", "available_us", "pending_us", "active_us", "rerun_of", "workflow", "step"),
+    }
+
+
+def test_what_stands_beside_the_columns_has_the_fields_of_an_event_in_its_order() -> None:
+    rest = rows.Rest.__struct_fields__
+    assert Event.__struct_fields__[-len(rest) :] == rest
+    assert Event.__struct_fields__[-len(rest) - 1] == "kind"
+
+
+def anything(kind: Any) -> st.SearchStrategy[Any]:
+    """Whatever a database can hold, for a type as it stands at a field."""
+    inner = get_args(kind)
+    if type(None) in inner:
+        return st.none() | anything(inner[0])
+    if inner:
+        return st.lists(anything(inner[0]), max_size=3).map(tuple)
+    if kind in SIMPLE:
+        return SIMPLE[kind]
+    if issubclass(kind, StrEnum):
+        return st.sampled_from(list(kind))
+    fields = {field.name: anything(field.type) for field in msgspec.structs.fields(kind)}
+    return st.builds(kind, **fields)
+
+
+@given(anything(Event))
+def test_an_event_that_was_stored_is_the_same_and_has_the_same_leaf(event: Event) -> None:
+    row: tuple[Any, ...] = rows.event_row(event)
+    again = rows.event_of((1, *row))
+    assert again == event
+    assert leaf(again) == leaf(event)
+
+
+def test_an_event_with_nothing_to_say_takes_no_text() -> None:
+    event = msgspec.convert(
+        {
+            **dict.fromkeys(("tenant", "record", "name", "actor_id", "command_id"), "x"),
+            "version": 1,
+            "at": 1,
+            "source": None,
+            "target": None,
+            "actor": "user",
+        },
+        Event,
+    )
+    assert rows.event_row(event)[-1] is None

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
-from detent.lifecycle.event import Charge, Event, Made, StepMade, WorkerFacts
+from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
@@ -16,7 +16,6 @@ from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
 
 __all__ = [
-    "Rest",
     "body_row",
     "event_of",
     "event_row",
@@ -44,36 +43,16 @@ _STATES: Final[dict[str | None, JobState | None]] = {
 _DELIVERIES: Final = {one.value: one for one in Delivery}
 _ACTORS: Final = {actor.value: actor for actor in Actor}
 _DEFAULT_RETRY: Final = RetryPolicy()
-
-
-class Rest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an event carries beyond its columns, in the order of its fields."""
-
-    cause: str | None = None
-    code: str | None = None
-    reason: str | None = None
-    charged: Charge | None = None
-    place: int | None = None
-    run_at: int | None = None
-    delay_us: int | None = None
-    queue: str | None = None
-    priority: int | None = None
-    held: bool | None = None
-    lease: str | None = None
-    holder: str | None = None
-    wire: bool | None = None
-    lease_us: int | None = None
-    force_at: int | None = None
-    start_us: int | None = None
-    digest: str | None = None
-    made: Made | None = None
-    step_made: StepMade | None = None
-    worker: WorkerFacts | None = None
-
-
-_COLUMNS: Final = len(Event.__struct_fields__) - len(Rest.__struct_fields__)
+_COLUMNS: Final = Event.__struct_fields__.index("cause")
+_Rest: Final = msgspec.defstruct(
+    "Rest",
+    [(one.name, one.type, one.default) for one in msgspec.structs.fields(Event)[_COLUMNS:]],
+    frozen=True,
+    omit_defaults=True,
+)
+"""What an event carries beyond its columns, in the order of its fields."""
 _encode = msgspec.json.Encoder().encode
-_decode_rest = msgspec.json.Decoder(Rest).decode
+_decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
 
@@ -149,7 +128,7 @@ def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
 def event_row(event: Event) -> tuple[Any, ...]:
     """The event as column values; what no statement asks about is one JSON text."""
     values = astuple(event)
-    rest = _encode(Rest(*values[_COLUMNS:])).decode()
+    rest = _encode(_Rest(*values[_COLUMNS:])).decode()
     return (
         event.tenant,
         event.record,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -62,8 +63,18 @@ def go(children: list[Child]) -> None:
 
 
 def rest_of(child: Child) -> list[dict[str, Any]]:
-    """Everything it still says; a line that death has cut off was never said."""
-    output, _ = child.communicate()
+    """Everything it still says; a line that death has cut off was never said.
+
+    Not by `communicate`: that reads past what `said` has already drawn into the buffer, and would
+    begin in the middle of a line.
+    """
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with suppress(BrokenPipeError):
+        child.stdin.close()
+    with child.stdout as stream:
+        output = stream.read()
+    child.wait()
     return [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
 
 

@@ -35,7 +35,7 @@ Make = Callable[[], j.Job | None]
 KEY = ("code", "detail", "make", "command", "by", "more")
 NAMES = ["", "x" * 256, "\ud800", "a\0b", 7]
 TEXT = "must be a text of 1 to 255 characters that UTF-8 can write, without NUL"
-MOMENT = "must be microseconds since the epoch, from 0 and within 63 bits"
+MOMENT = "must be microseconds since the epoch, from 0 to 2**62"
 SPAN = "must be a positive number of microseconds, at most 100 years"
 ENQUEUE: dict[str, Any] = {"id": "job-2", "profile": "python"}
 
@@ -259,7 +259,7 @@ def test_a_condition_that_does_not_hold_is_told(
         ),
         (
             "bad_value",
-            "allowed must be at least 1",
+            "allowed must be a whole number from 1 to 100000",
             nothing,
             j.Enqueue(**ENQUEUE, allowed=0),
             USER,
@@ -267,7 +267,7 @@ def test_a_condition_that_does_not_hold_is_told(
         ),
         (
             "bad_value",
-            "losses_allowed must be at least 1",
+            "losses_allowed must be a whole number from 1 to 100000",
             nothing,
             j.Enqueue(**ENQUEUE, losses_allowed=0),
             USER,
@@ -344,11 +344,28 @@ def test_the_smallest_values_that_can_be_are_taken() -> None:
             for field in ("queue", "rerun_of", "workflow", "step")
             for one in NAMES
         ),
+        *(
+            (field, one, "must be a whole number from 1 to 100000", nothing, build, USER)
+            for field, build in (
+                ("allowed", lambda v: j.Enqueue(**ENQUEUE, allowed=v)),
+                ("losses_allowed", lambda v: j.Enqueue(**ENQUEUE, losses_allowed=v)),
+            )
+            for one in (0, -1, 100_001, 2**70, "x")
+        ),
+        (
+            "held",
+            "x",
+            "must be true or false",
+            nothing,
+            lambda v: j.Enqueue(**ENQUEUE, held=v),
+            USER,
+        ),
+        ("profile", [], TEXT, nothing, lambda v: j.Enqueue(id="x", profile=v), USER),
         ("tenant", "\ud800", TEXT, nothing, lambda v: j.Enqueue(**ENQUEUE, tenant=v), USER),
         *(
             (field, one, MOMENT, nothing, lambda v, f=field: j.Enqueue(**ENQUEUE, **{f: v}), USER)
             for field in ("run_at", "expires_at")
-            for one in (-1, 2**63, 1.5)
+            for one in (-1, 2**62 + 1, 1.5)
         ),
         *(
             ("priority", one, "must be a whole number within 32 bits", make, build, USER)
@@ -374,7 +391,7 @@ def test_the_smallest_values_that_can_be_are_taken() -> None:
         ),
         ("code", "", TEXT, active, lambda v: j.Lose(code=v), SYSTEM),
         ("delay_us", 10**30, SPAN, active, lambda v: j.Snooze(lease="L1", delay_us=v), WORKER),
-        *(("run_at", one, MOMENT, scheduled, j.Reschedule, USER) for one in (-5, 2**63)),
+        *(("run_at", one, MOMENT, scheduled, j.Reschedule, USER) for one in (-5, 2**62 + 1)),
         *(("queue", one, TEXT, available, j.Move, USER) for one in NAMES),
         *(("digest", one, TEXT, available, j.Annotate, USER) for one in NAMES),
         ("digest", "", TEXT, active, lambda v: j.Complete(lease="L1", digest=v), WORKER),
@@ -392,8 +409,10 @@ def test_nothing_that_cannot_be_stored_or_sealed_gets_in(
     ("detail", "now", "ctx"),
     [
         (f"now {MOMENT}", -5, j.Context(USER, "c", 1)),
-        (f"now {MOMENT}", 2**63, j.Context(USER, "c", 1)),
+        (f"now {MOMENT}", 2**62 + 1, j.Context(USER, "c", 1)),
+        (f"now {MOMENT}", None, j.Context(USER, "c", 1)),
         (f"place {MOMENT}", NOW, j.Context(USER, "c", -1)),
+        (f"place {MOMENT}", NOW, j.Context(USER, "c", "x")),  # type: ignore[arg-type]
         (f"command_id {TEXT}", NOW, j.Context(USER, "", 1)),
         (f"command_id {TEXT}", NOW, j.Context(USER, "a\0b", 1)),
         (f"the actor's id {TEXT}", NOW, j.Context(By(USER.kind, "\ud800"), "c", 1)),
@@ -420,15 +439,15 @@ def test_nor_does_an_impossible_moment_or_asker(detail: str, now: int, ctx: j.Co
 
 
 def test_words_of_other_alphabets_and_the_edges_of_every_range_are_taken() -> None:
-    job = available(queue="очередь-ü", priority=2**31 - 1, expires_at=2**63 - 1)
-    assert (job.queue, job.priority, job.expires_at) == ("очередь-ü", 2**31 - 1, 2**63 - 1)
+    job = available(queue="очередь-ü", priority=2**31 - 1, expires_at=2**62)
+    assert (job.queue, job.priority, job.expires_at) == ("очередь-ü", 2**31 - 1, 2**62)
     assert take(job, j.Move("x" * 255), USER).job.queue == "x" * 255
     anonymous = j.Context(By(USER.kind), "c", 0, reason="x" * 2_000)
     assert isinstance(j.decide(job, j.Hold(), 0, anonymous), j.Accepted)
 
 
 def test_a_failure_is_not_decided_without_the_policys_verdict() -> None:
-    for verdict in (None, Verdict(retry=True, delay_us=-1, cause=None)):
+    for verdict in (None, *(Verdict(retry=True, delay_us=d, cause=None) for d in (-1, 10**30))):
         with pytest.raises(BadPolicy) as caught:
             refused(active(), j.Fail(lease="L1", code="x"), WORKER, verdict=verdict)
         assert caught.value.fields == {"field": "verdict"}
@@ -494,3 +513,13 @@ def test_only_who_may_do_a_thing_hears_that_it_is_done_already(
     make: Make, command: Any, by: By
 ) -> None:
     assert refused(make(), command, by).code == "wrong_actor"
+
+
+def test_at_the_end_of_time_everything_still_fits_into_64_bits() -> None:
+    """The latest moment and the longest length together stay within a database's integers."""
+    end, longest = 2**62, 100 * 366 * 24 * 3600 * 1_000_000
+    job = take(active(), j.Snooze(lease="L1", delay_us=longest), WORKER, now=end).job
+    assert job.run_at == end + longest < 2**63
+    asked = take(active(wire=True, lease_us=longest), j.Cancel(), USER, now=end).job
+    assert asked.force_at is not None
+    assert asked.force_at < 2**63

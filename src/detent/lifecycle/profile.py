@@ -19,6 +19,7 @@ __all__ = [
     "HEARTBEAT_LEASE_US",
     "POISON_CODE",
     "PROFILES",
+    "SPAN_US_MAX",
     "Again",
     "CancelMode",
     "Deadlines",
@@ -38,6 +39,8 @@ EXPIRED_CODE = "expired"
 """The error code of a job whose time to live has passed, whatever its profile."""
 POISON_CODE = "POISON"
 """The error code of a job that was discarded because it keeps killing its workers."""
+SPAN_US_MAX = 100 * 366 * 24 * 3600 * SECOND_US
+"""The longest lease, limit or delay there can be: 100 years."""
 _WIRE_LEASE_US = 1_800 * SECOND_US
 
 

@@ -210,10 +210,6 @@ def _unfit(command: Enqueue, ctx: Context) -> Unmet | None:
         return Unmet("bad_value", f"delivery of a job of profile {profile.name} is {ways}")
     if profile.allowed_is_fixed and command.allowed not in (None, profile.allowed):
         return Unmet("runs_once", f"a job of profile {profile.name} runs once; do not set allowed")
-    for field in ("allowed", "losses_allowed"):
-        value = getattr(command, field)
-        if value is not None and value < 1:
-            return Unmet("bad_value", f"{field} must be at least 1")
     return None if command.rerun_of is None else _unrepeatable(profile, ctx)
 
 

@@ -22,6 +22,7 @@ from detent.lifecycle.profile import (
     HEARTBEAT_LEASE_US,
     POISON_CODE,
     PROFILES,
+    SPAN_US_MAX,
     CancelMode,
 )
 from detent.lifecycle.retry import Verdict
@@ -102,7 +103,7 @@ def _failed(job: Job, event: JobEvent, now: int, ctx: Context, facts: dict[str, 
 
 
 def _verdict(ctx: Context) -> Verdict:
-    if ctx.verdict is None or ctx.verdict.delay_us < 0:
+    if ctx.verdict is None or not 0 <= ctx.verdict.delay_us <= SPAN_US_MAX:
         raise BadPolicy(
             "a failure is decided with the verdict of the retry policy; ask retry.judge first",
             field="verdict",

@@ -12,13 +12,15 @@ from typing import Any
 from detent.lifecycle.job import commands as c
 from detent.lifecycle.job.guards import Unmet
 from detent.lifecycle.job.record import Context
+from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = ["INSTANT_MAX", "NAME_MAX", "REASON_MAX", "SPAN_US_MAX", "ill_formed", "ill_timed"]
+__all__ = ["INSTANT_MAX", "NAME_MAX", "REASON_MAX", "TRIES_MAX", "ill_formed", "ill_timed"]
 
 NAME_MAX = 255
 REASON_MAX = 2_000
-INSTANT_MAX = 2**63 - 1
-SPAN_US_MAX = 100 * 366 * 24 * 3600 * 1_000_000
+INSTANT_MAX = 2**62
+"""Half of what 64 bits hold, so that no moment plus a length can ever leave them."""
+TRIES_MAX = 100_000
 _PRIORITY_MAX = 2**31 - 1
 NUL = "\0"
 _Rule = Callable[[Any], str | None]
@@ -38,8 +40,8 @@ def ill_timed(now: int, ctx: Context) -> Unmet | None:
     asker = ctx.command_id + ctx.by.id
     if ctx.reason is None and ctx.command_id and asker.isascii() and len(asker) <= NAME_MAX:
         place = ctx.place
-        in_range = 0 <= now <= INSTANT_MAX and (place is None or 0 <= place <= INSTANT_MAX)
-        if in_range and NUL not in asker:
+        placed = place is None or (type(place) is int and 0 <= place <= INSTANT_MAX)
+        if placed and type(now) is int and 0 <= now <= INSTANT_MAX and NUL not in asker:
             return None
     for field, value, rule in (
         ("now", now, _instant),
@@ -90,7 +92,7 @@ def _is_writable(value: str) -> bool:
 def _instant(value: Any) -> str | None:
     if isinstance(value, int) and 0 <= value <= INSTANT_MAX:
         return None
-    return "must be microseconds since the epoch, from 0 and within 63 bits"
+    return "must be microseconds since the epoch, from 0 to 2**62"
 
 
 def _instant_or_none(value: Any) -> str | None:
@@ -117,6 +119,16 @@ def _priority(value: Any) -> str | None:
     return "must be a whole number within 32 bits"
 
 
+def _tries_or_none(value: Any) -> str | None:
+    if value is None or (isinstance(value, int) and 1 <= value <= TRIES_MAX):
+        return None
+    return f"must be a whole number from 1 to {TRIES_MAX}"
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
 def _limits(value: Any) -> str | None:
     if value is None:
         return None
@@ -132,8 +144,12 @@ _RULES: dict[type, tuple[tuple[str, _Rule], ...]] = {
     c.Enqueue: (
         ("id", _name),
         ("tenant", _name_or_empty),
+        ("profile", _name),
         ("queue", _name),
         ("priority", _priority),
+        ("allowed", _tries_or_none),
+        ("losses_allowed", _tries_or_none),
+        ("held", _flag),
         ("run_at", _instant_or_none),
         ("expires_at", _instant_or_none),
         ("deadlines", _limits),

@@ -33,8 +33,9 @@ from detent.stores.api import (
     Unit,
     Want,
     WorkerRow,
+    key_of,
 )
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged
 from tests.contract.twins import Twins
 
 TENANTS = ("", "", "t2")

@@ -10,8 +10,8 @@ from detent.errors import BadProof
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
 from detent.lifecycle.seal import Block, Sealed
-from detent.stores.api import Key
-from tests.contract.making import USER, WORKER, key_of
+from detent.stores.api import Key, key_of
+from tests.contract.making import USER, WORKER
 from tests.contract.world import World
 
 

@@ -17,8 +17,9 @@ from detent.stores.api import (
     Stale,
     Taken,
     Unit,
+    key_of,
 )
-from tests.contract.making import ALIVE, LOST, NEVER, SECOND, SYSTEM, USER, WORKER, key_of
+from tests.contract.making import ALIVE, LOST, NEVER, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 # --- the version ----------------------------------------------------------------------------

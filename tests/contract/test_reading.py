@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 
 from detent.lifecycle import job as j
-from detent.stores.api import Body, Counted, Line
+from detent.stores.api import Body, Counted, Line, key_of
 from detent.stores.select import Filter, Page
-from tests.contract.making import SECOND, USER, WORKER, key_of
+from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
 # --- records --------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ async def test_pages_follow_each_other_without_gap_or_overlap(world: World) -> N
         await world.push(id=f"j{number}")
     seen: list[str] = []
     for size in (3, 3, 3, 1, 0):
-        page = await world.store.find(Filter(), Page(3, seen[-1] if seen else None))
+        page = await world.store.find(Filter(), Page(3, ("", seen[-1]) if seen else None))
         assert len(page) == size
         seen += [stored.job.id for stored in page]
     assert seen == [f"j{number}" for number in reversed(range(10))]
@@ -226,9 +226,9 @@ async def woken_by(world: World, change: Awaitable[object]) -> bool:
 
 
 async def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(world: World) -> None:
-    await world.claim()
+    stepped = await world.store.step([], now=world.now, want=world.make.want())
     await world.push()
-    assert await world.store.wait(30.0)
+    assert await world.store.wait(30.0, seen=stepped.claimed.seen)
 
 
 async def test_a_new_job_wakes_all_who_wait(world: World) -> None:

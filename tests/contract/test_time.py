@@ -10,8 +10,8 @@ import pytest
 from detent.errors import ClockAhead
 from detent.lifecycle import job as j
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Claimed, Committed, GateKind, LeaseAlive, WorkerRow
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER, key_of
+from detent.stores.api import Committed, GateKind, LeaseAlive, WorkerRow, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 # --- due ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ async def test_a_lost_instance_is_lost_by_every_clock(world: World) -> None:
     await world.lose("w1")
     world.clock.move(-SECOND)
     stepped = await world.store.step([], now=world.now, want=world.make.want())
-    assert stepped.claimed == Claimed(lost=True)
+    assert (stepped.claimed.lost, stepped.claimed.jobs) == (True, ())
     row, told = j.Lease(world.now + 1), {"taken_by": "w1"}
     unit = world.make.doing(offered, j.Dispatch("L", "w1"), SYSTEM, lease=row, store=told)
     [outcome] = await world.commit(unit)

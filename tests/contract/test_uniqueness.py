@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from detent.lifecycle import job as j
-from detent.stores.api import Committed, Idempotency, Outcome, Own, Taken, Unique
-from tests.contract.making import SECOND, SYSTEM, USER, WORKER, key_of
+from detent.stores.api import Committed, Idempotency, Outcome, Own, Taken, Unique, key_of
+from tests.contract.making import SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 LIVE = ("scheduled", "available", "pending", "active", "retryable")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.replay import audit
 from detent.stores.api import (
@@ -16,13 +18,16 @@ from detent.stores.api import (
     GateRow,
     Key,
     Move,
+    New,
     Outcome,
     Store,
     Stored,
     Unit,
     WorkerRow,
+    key_of,
 )
-from tests.contract.making import SECOND, Clock, Maker, key_of
+from detent.stores.select import Page
+from tests.contract.making import SECOND, Clock, Maker
 
 HOUR = 3_600 * SECOND
 
@@ -60,6 +65,21 @@ class World:
         unit = self.make.doing(job, command, by, **more)
         await self.must(unit)
         return unit.moves[0].job
+
+    async def make_flow(
+        self, name: str, steps: Sequence[w.StepPlan], *new: New, **more: Any
+    ) -> w.Flow:
+        """A new workflow; the new jobs name its steps."""
+        jobs = Counter(one.job.step for one in new)
+        command = w.Make(id=name, steps=tuple(steps), jobs=dict(jobs), **more)
+        await self.must(self.make.flowing(None, command, *new))
+        return await self.flow(name, more.get("tenant", ""))
+
+    async def flow(self, name: str, tenant: str = "") -> w.Flow:
+        """The workflow as it is stored."""
+        [flow] = await self.store.flows([(tenant, name)])
+        assert flow is not None
+        return flow
 
     async def rearm(self, job: j.Job, wake_at: int | None) -> Outcome:
         """The answer to moving nothing but `wake_at`."""
@@ -135,13 +155,34 @@ class World:
         by_record: dict[Key, list[Event]] = defaultdict(list)
         for event in await self.feed():
             by_record[event.tenant, event.record].append(event)
-        assert set(by_record) == set(records), "records and feed differ"
-        for key, stored in records.items():
+        lives = {key: stored.job for key, stored in records.items()} | await self._flow_lives()
+        assert set(by_record) == set(lives), "records and feed differ"
+        for key, record in lives.items():
             history = list(await self.store.history(key))
             assert history == by_record[key], f"history and feed of {key} differ"
-            assert (fault := audit(history, stored.job)) is None, fault
+            assert (fault := audit(history, record)) is None, fault
+        await self._audit_tallies(records)
         await self._audit_counts(records)
         await self._audit_logs(records)
+
+    async def _flow_lives(self) -> dict[Key, Any]:
+        """All workflows and steps by key."""
+        workflows = await self.store.find_workflows(page=Page(10_000))
+        lives: dict[Key, Any] = {key_of(workflow): workflow for workflow in workflows}
+        for flow in await self.store.flows(list(lives)):
+            assert flow is not None
+            lives |= {(step.tenant, step.id): step for step in flow.steps.values()}
+        return lives
+
+    async def _audit_tallies(self, records: dict[Key, Stored]) -> None:
+        """Every step's tally is what its jobs add up to."""
+        workflows = await self.store.find_workflows(page=Page(10_000))
+        jobs = [stored.job for stored in records.values()]
+        for flow in await self.store.flows([key_of(one) for one in workflows]):
+            assert flow is not None
+            for step in flow.steps.values():
+                mine = [x for x in jobs if (x.tenant, x.step) == (step.tenant, step.id)]
+                assert flow.tally(step.id) == w.recount(mine), f"the tally of {step.id}"
 
     async def _audit_counts(self, records: dict[Key, Stored]) -> None:
         jobs = [stored.job for stored in records.values()]

@@ -15,16 +15,21 @@ class Filter(msgspec.Struct, frozen=True):
     state: str | None = None
     type: str | None = None
     profile: str | None = None
+    key: str | None = None
+    tag: str | None = None
+    workflow: str | None = None
+    step: str | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
-    """At most `limit` records, those that come after the one with the id `after`.
+    """At most `limit` records, those that come after the one with the key `after`.
 
-    Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
+    Ids are time-ordered, so newest first is by id, downwards, and by tenant where ids are equal; a
+    page costs the same at any depth.
     """
 
     limit: int = 50
-    after: str | None = None
+    after: tuple[str, str] | None = None
 
 
 FIRST_PAGE = Page()

@@ -1,4 +1,4 @@
-"""Who waits for jobs is woken: by our own commits at once, by those of others soon after."""
+"""Who waits for jobs is woken when something may have become claimable."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ __all__ = ["Bell"]
 class Bell:
     """Counts the moments after which something new may be claimable.
 
-    A claim notes the count before it looks. A wait that begins after the bell has rung since then
-    ends at once, so nothing that came between a claim and a wait is slept through.
+    Whoever claims notes the count before looking. A wait that is told a count which is not the
+    newest any more ends at once, so nothing that came between a claim and a wait is slept through.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._rung = 0
-        self._looked: int | None = None
         self._waiting: set[asyncio.Future[bool]] = set()
         self._watch: Callable[[bool], None] = lambda _: None
 
@@ -33,22 +32,22 @@ class Bell:
         self._watch = lambda _: None
         self._wake(found=False)
 
-    def look(self) -> None:
-        """Somebody is about to claim."""
-        with self._lock:
-            self._looked = self._rung
+    @property
+    def rung(self) -> int:
+        """How often it has rung."""
+        return self._rung
 
-    def ring_from_thread(self) -> None:
-        """Something may be claimable."""
+    def ring(self) -> None:
+        """Something may be claimable. From any thread."""
         with self._lock:
             self._rung += 1
         self._wake(found=True)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Whether the bell rang in time."""
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
+        """Whether it rang in time: after the count `seen`, or after this call."""
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         with self._lock:
-            if self._looked is not None and self._rung > self._looked:
+            if seen is not None and self._rung > seen:
                 return True
             self._waiting.add(woken)
         self._watch(True)

@@ -107,7 +107,7 @@ def test_the_settings_are_in_force_on_every_connection(tmp_path: Path) -> None:
     found = [writer.execute(f"PRAGMA {name}").fetchone()[0] for name in asked]
     assert found == ["wal", 2, 1, 5_000]
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.execute("DELETE FROM jobs")
+        reader.execute("DELETE FROM detent_jobs")
     writer.close()
     reader.close()
 

@@ -68,7 +68,8 @@ def test_no_hot_statement_scans(database: sqlite3.Connection) -> None:
 
 
 def test_the_test_would_see_a_scan(database: sqlite3.Connection) -> None:
-    for statement in ("SELECT * FROM jobs WHERE type = ''", "SELECT count(*) FROM events"):
+    scanning = ("SELECT * FROM detent_jobs WHERE type = ''", "SELECT count(*) FROM detent_events")
+    for statement in scanning:
         [(*_, detail)] = database.execute(f"EXPLAIN QUERY PLAN {statement}")
         assert _SCAN.search(detail)
 

@@ -51,8 +51,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_records_are_stored_in_the_order_of_their_fields(path: Path) -> None:
     fields = list(Job.__struct_fields__)
-    assert names(path, "stored")[1 : len(fields) + 1] == fields
-    assert names(path, "jobs")[1 : len(fields) + 1] == fields
+    assert names(path, "detent_stored")[1 : len(fields) + 1] == fields
+    assert names(path, "detent_jobs")[1 : len(fields) + 1] == fields
 
 
 def test_every_field_that_changes_is_written_by_a_move() -> None:

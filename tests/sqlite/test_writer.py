@@ -219,4 +219,4 @@ def test_two_who_seal_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
 
 
 def stored_leaves(tx: Transaction) -> list[bytes]:
-    return [one for (one,) in tx.connection.execute("SELECT leaf FROM leaves ORDER BY pos")]
+    return [one for (one,) in tx.connection.execute("SELECT leaf FROM detent_leaves ORDER BY pos")]

@@ -160,7 +160,7 @@ def fed_of(row: _Row) -> Fed:
 
 
 def job_of(row: _Row) -> Job:
-    """The record of a row of the view `stored`."""
+    """The record of a row of the view `detent_stored`."""
     values = list(row[1:_JOB_END])
     values[_STATE] = _STATES[values[_STATE]]
     values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
@@ -171,7 +171,7 @@ def job_of(row: _Row) -> Job:
 
 
 def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
-    """Everything a reader is shown, from a row of the view `stored` and its failures."""
+    """Everything a reader is shown, from a row of the view `detent_stored` and its failures."""
     wake_at, kind, payload, meta, tags, retry, schema, result, _ = row[_JOB_END:]
     body = Body(
         kind,

@@ -76,7 +76,7 @@ def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[St
 def stored_rows(
     connection: sqlite3.Connection, numbers: Sequence[int]
 ) -> list[tuple[Sequence[Any], Stored]]:
-    """The same in no order, each beside the row of the view `stored` that it was made of."""
+    """The same in no order, each beside the row of the view `detent_stored` that it was made of."""
     if not numbers:
         return []
     wanted = (msgspec.json.encode(numbers).decode(),)

@@ -1,15 +1,16 @@
 -- The tables of version 1. Words in double braces are written by legality.py from the lifecycle
--- machines when the migration is applied; everything else stands here.
+-- machines when the migration is applied; everything else stands here. Every name begins with
+-- detent_, because people enqueue inside their own databases, whose names we cannot know.
 -- min_code: 1
 
-CREATE TABLE meta (
+CREATE TABLE detent_meta (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
 -- The narrow head of a job: what changes, and what a claim asks about. `seq` is the row number that
 -- everything else of the job hangs on, so that no other table repeats its tenant and id.
-CREATE TABLE jobs (
+CREATE TABLE detent_jobs (
     seq INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -64,20 +65,20 @@ CREATE TABLE jobs (
     CHECK ((ended_at IS NOT NULL) = ({{job_ended}}))
 );
 
-CREATE UNIQUE INDEX jobs_key ON jobs (tenant, id);
+CREATE UNIQUE INDEX detent_jobs_key ON detent_jobs (tenant, id);
 
 -- A claim walks lanes: the jobs of one queue, type and profile, best first. Types and profiles that
 -- a worker does not take, and those behind a closed gate, are whole lanes that it never touches.
-CREATE INDEX jobs_claimable
-    ON jobs (tenant, queue, type, profile, priority DESC, place, id, expires_at)
+CREATE INDEX detent_jobs_claimable
+    ON detent_jobs (tenant, queue, type, profile, priority DESC, place, id, expires_at)
     WHERE state = 'available' AND held = 0 AND delivery = 'pull';
 
-CREATE INDEX jobs_waking ON jobs (wake_at, tenant, id) WHERE wake_at IS NOT NULL;
+CREATE INDEX detent_jobs_waking ON detent_jobs (wake_at, tenant, id) WHERE wake_at IS NOT NULL;
 
-CREATE INDEX jobs_holding ON jobs (holder, lease) WHERE lease IS NOT NULL;
+CREATE INDEX detent_jobs_holding ON detent_jobs (holder, lease) WHERE lease IS NOT NULL;
 
-CREATE TABLE bodies (
-    seq INTEGER PRIMARY KEY REFERENCES jobs (seq),
+CREATE TABLE detent_bodies (
+    seq INTEGER PRIMARY KEY REFERENCES detent_jobs (seq),
     payload TEXT NOT NULL,
     meta TEXT NOT NULL,
     tags TEXT,
@@ -85,14 +86,14 @@ CREATE TABLE bodies (
     schema TEXT
 );
 
-CREATE TABLE results (
-    seq INTEGER PRIMARY KEY REFERENCES jobs (seq),
+CREATE TABLE detent_results (
+    seq INTEGER PRIMARY KEY REFERENCES detent_jobs (seq),
     result TEXT NOT NULL
 );
 
-CREATE TABLE failures (
+CREATE TABLE detent_failures (
     row INTEGER PRIMARY KEY,
-    seq INTEGER NOT NULL REFERENCES jobs (seq),
+    seq INTEGER NOT NULL REFERENCES detent_jobs (seq),
     attempt INTEGER NOT NULL,
     at INTEGER NOT NULL,
     code TEXT NOT NULL,
@@ -102,10 +103,10 @@ CREATE TABLE failures (
     backtrace TEXT
 );
 
-CREATE INDEX failures_of_job ON failures (seq);
+CREATE INDEX detent_failures_of_job ON detent_failures (seq);
 
 -- The columns of the lifecycle record in its own order, then the rest of what a reader is shown.
-CREATE VIEW stored AS
+CREATE VIEW detent_stored AS
 SELECT
     j.seq, j.tenant, j.id, j.version, j.state, j.profile, j.queue, j.priority, j.delivery,
     j.allowed, j.losses_allowed, j.created_at, j.state_at, j.last_at, j.previous, j.place, j.held,
@@ -115,32 +116,32 @@ SELECT
     j.cancel_at, j.force_at, j.cause, j.returned_by, j.delay_us, j.rerun_of, j.workflow, j.step,
     j.wake_at, j.type, b.payload, b.meta, b.tags, b.retry, b.schema, r.result,
     j.is_unique
-FROM jobs AS j
-JOIN bodies AS b ON b.seq = j.seq
-LEFT JOIN results AS r ON r.seq = j.seq;
+FROM detent_jobs AS j
+JOIN detent_bodies AS b ON b.seq = j.seq
+LEFT JOIN detent_results AS r ON r.seq = j.seq;
 
 -- One row per job that is held over the wire; renewing it touches neither the job nor its indexes.
-CREATE TABLE leases (
+CREATE TABLE detent_leases (
     lease TEXT PRIMARY KEY,
     until INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- `lost` is 1 while jobs may be left in its hands, and 2 once none are: nobody looks there again.
-CREATE TABLE workers (
+CREATE TABLE detent_workers (
     id TEXT PRIMARY KEY,
     alive_until INTEGER NOT NULL,
     lost INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE INDEX workers_lost ON workers (lost) WHERE lost = 1;
+CREATE INDEX detent_workers_lost ON detent_workers (lost) WHERE lost = 1;
 
 -- Jobs of lost workers are due whatever their wake_at says, so their soft lock needs a row.
-CREATE TABLE handed (
-    seq INTEGER PRIMARY KEY REFERENCES jobs (seq),
+CREATE TABLE detent_handed (
+    seq INTEGER PRIMARY KEY REFERENCES detent_jobs (seq),
     until INTEGER NOT NULL
 );
 
-CREATE TABLE gates (
+CREATE TABLE detent_gates (
     tenant TEXT NOT NULL,
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -151,27 +152,27 @@ CREATE TABLE gates (
 ) WITHOUT ROWID;
 
 -- The state stands here too, so that ended jobs of a fingerprint cost nothing to those that live.
-CREATE TABLE uniques (
-    seq INTEGER PRIMARY KEY REFERENCES jobs (seq),
+CREATE TABLE detent_uniques (
+    seq INTEGER PRIMARY KEY REFERENCES detent_jobs (seq),
     tenant TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     state TEXT NOT NULL,
     created_at INTEGER NOT NULL
 );
 
-CREATE INDEX uniques_counting ON uniques (tenant, fingerprint, state, created_at);
+CREATE INDEX detent_uniques_counting ON detent_uniques (tenant, fingerprint, state, created_at);
 
-CREATE TABLE idempotency (
+CREATE TABLE detent_idempotency (
     tenant TEXT NOT NULL,
     key TEXT NOT NULL,
     digest TEXT NOT NULL,
     expires_at INTEGER NOT NULL,
-    seq INTEGER NOT NULL REFERENCES jobs (seq),
+    seq INTEGER NOT NULL REFERENCES detent_jobs (seq),
     PRIMARY KEY (tenant, key)
 ) WITHOUT ROWID;
 
 -- How many jobs of a lane are in a state, to the job. A claim finds its lanes here.
-CREATE TABLE counters (
+CREATE TABLE detent_counters (
     tenant TEXT NOT NULL,
     queue TEXT NOT NULL,
     state TEXT NOT NULL,
@@ -182,7 +183,7 @@ CREATE TABLE counters (
 ) WITHOUT ROWID;
 
 -- The order of the rows is the feed. Nothing is ever deleted at the end, so it has no gaps.
-CREATE TABLE events (
+CREATE TABLE detent_events (
     pos INTEGER PRIMARY KEY,
     tenant TEXT NOT NULL,
     record TEXT NOT NULL,
@@ -198,28 +199,28 @@ CREATE TABLE events (
     rest TEXT
 );
 
-CREATE UNIQUE INDEX events_key ON events (tenant, record, version);
+CREATE UNIQUE INDEX detent_events_key ON detent_events (tenant, record, version);
 
-CREATE UNIQUE INDEX events_one_end ON events (tenant, record) WHERE {{ends}};
+CREATE UNIQUE INDEX detent_events_one_end ON detent_events (tenant, record) WHERE {{ends}};
 
 -- A chain of comparisons, hot moves first: a list after IN would be built anew for every row.
-CREATE TRIGGER events_are_legal BEFORE INSERT ON events
+CREATE TRIGGER detent_events_are_legal BEFORE INSERT ON detent_events
 WHEN NOT ({{moves}})
 BEGIN
     SELECT RAISE(ABORT, 'no lifecycle declares this move');
 END;
 
-CREATE TRIGGER events_never_change BEFORE UPDATE ON events
+CREATE TRIGGER detent_events_never_change BEFORE UPDATE ON detent_events
 BEGIN
     SELECT RAISE(ABORT, 'an event is never changed');
 END;
 
-CREATE TRIGGER events_never_go BEFORE DELETE ON events
+CREATE TRIGGER detent_events_never_go BEFORE DELETE ON detent_events
 BEGIN
     SELECT RAISE(ABORT, 'an event is never deleted');
 END;
 
-CREATE TABLE blocks (
+CREATE TABLE detent_blocks (
     number INTEGER PRIMARY KEY,
     first_pos INTEGER NOT NULL,
     count INTEGER NOT NULL,
@@ -228,18 +229,18 @@ CREATE TABLE blocks (
     skip TEXT NOT NULL
 );
 
-CREATE TABLE leaves (
-    pos INTEGER PRIMARY KEY REFERENCES events (pos),
+CREATE TABLE detent_leaves (
+    pos INTEGER PRIMARY KEY REFERENCES detent_events (pos),
     leaf BLOB NOT NULL CHECK (length(leaf) = 32)
 );
 
-CREATE TABLE logs (
+CREATE TABLE detent_logs (
     pos INTEGER PRIMARY KEY,
-    seq INTEGER NOT NULL REFERENCES jobs (seq),
+    seq INTEGER NOT NULL REFERENCES detent_jobs (seq),
     cursor INTEGER NOT NULL,
     at INTEGER NOT NULL,
     level TEXT NOT NULL,
     text TEXT NOT NULL
 );
 
-CREATE UNIQUE INDEX logs_of_job ON logs (seq, cursor);
+CREATE UNIQUE INDEX detent_logs_of_job ON detent_logs (seq, cursor);

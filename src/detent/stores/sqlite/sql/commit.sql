@@ -1,12 +1,12 @@
 -- name: head
 SELECT seq, version, state, queue, type, lease, wire, holder, is_unique
-FROM jobs WHERE tenant = ? AND id = ?
+FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: last_seq
-SELECT coalesce(max(seq), 0) FROM jobs
+SELECT coalesce(max(seq), 0) FROM detent_jobs
 
 -- name: job_insert
-INSERT INTO jobs (
+INSERT INTO detent_jobs (
     seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, previous, place, held, attempt, failures, losses, handed_back,
     run_at, expires_at, available_us, pending_us, active_us, lease, holder, wire, lease_us,
@@ -19,7 +19,7 @@ INSERT INTO jobs (
 )
 
 -- name: job_move
-UPDATE jobs SET
+UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
     place = ?, held = ?, attempt = ?, failures = ?, losses = ?, handed_back = ?, run_at = ?,
     lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?,
@@ -29,69 +29,70 @@ UPDATE jobs SET
 WHERE seq = ? AND version = ?
 
 -- name: job_rearm
-UPDATE jobs SET wake_at = ? WHERE seq = ? AND version = ?
+UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND version = ?
 
 -- name: body_insert
-INSERT INTO bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: event_insert
-INSERT INTO events (
+INSERT INTO detent_events (
     tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: result_put
-INSERT INTO results (seq, result) VALUES (?, ?)
+INSERT INTO detent_results (seq, result) VALUES (?, ?)
 ON CONFLICT (seq) DO UPDATE SET result = excluded.result
 
 -- name: failure_insert
-INSERT INTO failures (seq, attempt, at, code, message, type, details, backtrace)
+INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, backtrace)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: lease_put
-INSERT OR REPLACE INTO leases (lease, until) VALUES (?, ?)
+INSERT OR REPLACE INTO detent_leases (lease, until) VALUES (?, ?)
 
 -- name: lease_end
-DELETE FROM leases WHERE lease = ?
+DELETE FROM detent_leases WHERE lease = ?
 
 -- name: count
-INSERT INTO counters (tenant, queue, state, type, profile, count) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO detent_counters (tenant, queue, state, type, profile, count) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (tenant, queue, state, type, profile) DO UPDATE SET count = count + excluded.count
 
 -- name: is_own
-SELECT 1 FROM events WHERE tenant = ? AND record = ? AND command_id = ? LIMIT 1
+SELECT 1 FROM detent_events WHERE tenant = ? AND record = ? AND command_id = ? LIMIT 1
 
 -- name: unique_insert
-INSERT INTO uniques (seq, tenant, fingerprint, state, created_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO detent_uniques (seq, tenant, fingerprint, state, created_at) VALUES (?, ?, ?, ?, ?)
 
 -- name: unique_move
-UPDATE uniques SET state = ? WHERE seq = ?
+UPDATE detent_uniques SET state = ? WHERE seq = ?
 
 -- name: unique_holders
-SELECT created_at, seq FROM uniques
+SELECT created_at, seq FROM detent_uniques
 WHERE tenant = ? AND fingerprint = ? AND state = ? AND created_at >= ?
 ORDER BY created_at, seq LIMIT ?
 
 -- name: unique_of
-SELECT created_at, seq FROM uniques
+SELECT created_at, seq FROM detent_uniques
 WHERE seq = ? AND tenant = ? AND fingerprint = ? AND created_at >= ?
 
 -- name: idempotency_find
-SELECT seq, digest FROM idempotency WHERE tenant = ? AND key = ? AND expires_at > ?
+SELECT seq, digest FROM detent_idempotency WHERE tenant = ? AND key = ? AND expires_at > ?
 
 -- name: idempotency_put
-INSERT OR REPLACE INTO idempotency (tenant, key, digest, expires_at, seq) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO detent_idempotency (tenant, key, digest, expires_at, seq)
+VALUES (?, ?, ?, ?, ?)
 
 -- name: log_insert
-INSERT INTO logs (seq, cursor, at, level, text) VALUES (?, ?, ?, ?, ?)
+INSERT INTO detent_logs (seq, cursor, at, level, text) VALUES (?, ?, ?, ?, ?)
 
 -- name: log_last
-SELECT coalesce(max(cursor), 0) FROM logs WHERE seq = ?
+SELECT coalesce(max(cursor), 0) FROM detent_logs WHERE seq = ?
 
 -- name: any_handed
-SELECT 1 FROM handed LIMIT 1
+SELECT 1 FROM detent_handed LIMIT 1
 
 -- name: unhand
-DELETE FROM handed WHERE seq = ?
+DELETE FROM detent_handed WHERE seq = ?
 
 -- name: worker_reopen
-UPDATE workers SET lost = 1 WHERE id = ? AND lost = 2
+UPDATE detent_workers SET lost = 1 WHERE id = ? AND lost = 2

@@ -32,13 +32,14 @@ ROLLBACK TO operation
 PRAGMA data_version
 
 -- name: has_meta
-SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'detent_meta'
 
 -- name: meta
-SELECT value FROM meta WHERE name = ?
+SELECT value FROM detent_meta WHERE name = ?
 
 -- name: put_meta
-INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+INSERT INTO detent_meta (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- name: set_wal
 PRAGMA journal_mode = WAL

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.lifecycle.machine import Phase
+from detent.lifecycle.workflow import STEP, WORKFLOW
 
-__all__ = ["fill"]
+__all__ = ["RARE", "fill"]
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
 _Triple = tuple[str | None, str, str | None]
@@ -31,6 +32,10 @@ def _conditions() -> dict[str, str]:
         "{{job_states}}": _any_of("state", (state.name for state in ordered)),
         "{{job_in_hands}}": _any_of("state", IN_HANDS),
         "{{job_ended}}": _any_of("state", ENDED),
+        "{{job_parked}}": _any_of("state", PARKED),
+        "{{job_rare}}": RARE,
+        "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
+        "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),
         "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": _chain(_moves(machine) for machine in MACHINES.values()),
     }
@@ -73,3 +78,9 @@ def _quoted(word: str | None) -> str:
     if not word.isidentifier():
         raise ValueError(f"{word!r} is no name of a state or event")
     return f"'{word}'"
+
+
+RARE = _any_of(
+    "state", (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
+)
+"""The states whose jobs are few beside those that are done."""

@@ -1,5 +1,5 @@
 -- name: head
-SELECT seq, version, state, queue, type, lease, wire, holder, is_unique
+SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key
 FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: last_seq
@@ -12,10 +12,10 @@ INSERT INTO detent_jobs (
     run_at, expires_at, available_us, pending_us, active_us, lease, holder, wire, lease_us,
     enqueued_at, ready_at, activated_at, claimed_at, started_at, received_at, start_us, ended_at,
     erased_at, cancel_at, force_at, cause, returned_by, delay_us, rerun_of, workflow, step,
-    type, wake_at, is_unique
+    type, key, wake_at, is_unique, gated
 ) VALUES (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 
 -- name: job_move
@@ -25,7 +25,7 @@ UPDATE detent_jobs SET
     lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?,
     activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?,
     ended_at = ?, erased_at = ?, cancel_at = ?, force_at = ?, cause = ?, returned_by = ?,
-    delay_us = ?, wake_at = ?
+    delay_us = ?, wake_at = ?, gated = ?
 WHERE seq = ? AND version = ?
 
 -- name: job_rearm
@@ -36,8 +36,14 @@ INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?
 
 -- name: event_insert
 INSERT INTO detent_events (
-    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: last_pos
+SELECT max(
+    (SELECT coalesce(max(pos), 0) FROM detent_events),
+    (SELECT coalesce(max(pos), 0) FROM detent_leaves)
+)
 
 -- name: result_put
 INSERT INTO detent_results (seq, result) VALUES (?, ?)
@@ -96,3 +102,87 @@ DELETE FROM detent_handed WHERE seq = ?
 
 -- name: worker_reopen
 UPDATE detent_workers SET lost = 1 WHERE id = ? AND lost = 2
+
+-- name: lane_count
+INSERT INTO detent_lanes (tenant, queue, delivery, type, profile, key, count)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, queue, delivery, type, profile, key)
+DO UPDATE SET count = count + excluded.count
+
+-- name: lane_drop
+DELETE FROM detent_lanes
+WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key = ?
+    AND key <> '' AND count = 0
+
+-- name: tag_insert
+INSERT OR IGNORE INTO detent_tags (tenant, tag, id) VALUES (?, ?, ?)
+
+-- name: meta_put
+UPDATE detent_bodies SET meta = ? WHERE seq = ?
+
+-- name: checkpoint_put
+INSERT OR REPLACE INTO detent_checkpoints (seq, checkpoint) VALUES (?, ?)
+
+-- name: note_put
+INSERT OR REPLACE INTO detent_notes (seq, at, attempt, percent, text) VALUES (?, ?, ?, ?, ?)
+
+-- name: record
+SELECT kind, id, version, data, wake_at, tenant, command_id FROM detent_records
+WHERE kind = ? AND tenant = ? AND id = ?
+
+-- name: record_put
+INSERT OR REPLACE INTO detent_records (kind, tenant, id, version, data, wake_at, command_id)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: record_drop
+DELETE FROM detent_records WHERE kind = ? AND tenant = ? AND id = ?
+
+-- name: workflow
+SELECT record FROM detent_workflows WHERE tenant = ? AND id = ?
+
+-- name: steps
+SELECT record, tally FROM detent_steps WHERE tenant = ? AND workflow = ?
+
+-- name: workflow_put
+INSERT INTO detent_workflows (tenant, id, version, state, ended_at, record)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state,
+    ended_at = excluded.ended_at, record = excluded.record
+
+-- name: step_put
+INSERT INTO detent_steps (tenant, id, workflow, version, state, record) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state,
+    record = excluded.record
+
+-- name: step_tally
+UPDATE detent_steps SET tally = ? WHERE tenant = ? AND id = ?
+
+-- name: step_flips
+UPDATE detent_steps SET flips = 1 WHERE tenant = ? AND id = ?
+
+-- name: step_sweep
+UPDATE detent_steps SET swept = 1 WHERE tenant = ? AND id = ?
+
+-- name: erase_body
+UPDATE detent_bodies SET payload = 'null', meta = '{}', tags = NULL, schema = NULL WHERE seq = ?
+
+-- name: erase_result
+DELETE FROM detent_results WHERE seq = ?
+
+-- name: erase_failures
+DELETE FROM detent_failures WHERE seq = ?
+
+-- name: erase_logs
+DELETE FROM detent_logs WHERE seq = ?
+
+-- name: erase_checkpoint
+DELETE FROM detent_checkpoints WHERE seq = ?
+
+-- name: erase_note
+DELETE FROM detent_notes WHERE seq = ?
+
+-- name: tags_of
+SELECT tags FROM detent_bodies WHERE seq = ?
+
+-- name: tag_drop
+DELETE FROM detent_tags WHERE tenant = ? AND tag = ? AND id = ?

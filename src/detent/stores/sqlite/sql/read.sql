@@ -8,13 +8,55 @@ SELECT tenant FROM detent_jobs WHERE tenant > ? ORDER BY tenant LIMIT 1
 SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
-SELECT id, seq FROM detent_jobs
-WHERE tenant = :tenant AND (:after IS NULL OR id < :after)
-    AND (:queue IS NULL OR queue = :queue)
-    AND (:state IS NULL OR state = :state)
-    AND (:type IS NULL OR type = :type)
-    AND (:profile IS NULL OR profile = :profile)
-ORDER BY id DESC LIMIT :limit
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after)
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_rare
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after) AND ({{job_rare}})
+    AND j.state = :state
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_in_workflow
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after)
+    AND j.workflow IS NOT NULL AND j.workflow = :workflow
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_tagged
+SELECT j.id, j.seq FROM detent_tags AS t CROSS JOIN detent_jobs AS j ON j.tenant = t.tenant AND j.id = t.id
+WHERE t.tenant = :tenant AND (:after IS NULL OR t.id < :after)
+    AND t.tag = :tag
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by
 SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tenant, id LIMIT ?
@@ -49,3 +91,16 @@ SELECT tenant, id FROM detent_jobs ORDER BY tenant, id LIMIT ?
 
 -- name: keys_after
 SELECT tenant, id FROM detent_jobs WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?
+
+-- name: leaves
+SELECT pos, leaf FROM detent_leaves WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: records
+SELECT kind, id, version, data, wake_at, tenant FROM detent_records
+WHERE kind = ? AND tenant = ? AND (?3 IS NULL OR id > ?3) ORDER BY id LIMIT ?4
+
+-- name: found_workflows
+SELECT id, tenant, record FROM detent_workflows
+WHERE (:tenant IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
+    AND (:after_id IS NULL OR (id, tenant) < (:after_id, :after_tenant))
+ORDER BY id DESC, tenant DESC LIMIT :limit

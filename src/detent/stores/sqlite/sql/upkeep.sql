@@ -14,6 +14,29 @@ UPDATE detent_workers SET lost = 2 WHERE lost = 1 AND NOT EXISTS (
     SELECT 1 FROM detent_jobs WHERE holder = detent_workers.id AND lease IS NOT NULL AND wire = 0
 )
 
+-- name: swept_due
+SELECT j.seq FROM detent_steps AS s
+CROSS JOIN detent_jobs AS j ON j.tenant = s.tenant AND j.step = s.id AND ({{job_parked}})
+LEFT JOIN detent_handed AS h ON h.seq = j.seq
+WHERE s.swept = 1 AND (h.until IS NULL OR h.until <= ?)
+ORDER BY j.tenant, j.id LIMIT ?
+
+-- name: swept_emptied
+UPDATE detent_steps SET swept = 2 WHERE swept = 1 AND NOT EXISTS (
+    SELECT 1 FROM detent_jobs AS j
+    WHERE j.tenant = detent_steps.tenant AND j.step = detent_steps.id AND ({{job_parked}})
+)
+
+-- name: is_swept
+SELECT swept FROM detent_steps WHERE tenant = ? AND id = ?
+
+-- name: records_due
+SELECT kind, id, version, data, wake_at, tenant FROM detent_records
+WHERE wake_at IS NOT NULL AND wake_at <= ? ORDER BY wake_at, kind, tenant, id LIMIT ?
+
+-- name: record_hold
+UPDATE detent_records SET wake_at = ? WHERE kind = ? AND tenant = ? AND id = ?
+
 -- name: hand
 INSERT OR REPLACE INTO detent_handed (seq, until) VALUES (?, ?)
 

@@ -8,9 +8,12 @@
     ├── BadPolicy              a retry policy or workflow shape with an impossible value
     └── StoreError             a store that cannot do what it was asked
         ├── BadUrl             an address that names no store
+        ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
+        ├── ReadTooLong        a question that took too long to answer (ask for less)
         ├── SchemaAhead        tables that are newer than this code
         ├── SchemaBehind       tables that are older than this code and must be migrated
+        ├── StoreBroken        an open store that must not go on (open it again)
         ├── StoreBusy          somebody else had the lock for too long (try again)
         ├── StoreClosed        a call before the store was opened or after it was closed
         ├── StoreCorrupt       the database contradicts itself
@@ -32,11 +35,14 @@ __all__ = [
     "BadPolicy",
     "BadProof",
     "BadUrl",
+    "BatchTooLarge",
     "ClockAhead",
     "DetentError",
     "IllegalTransition",
+    "ReadTooLong",
     "SchemaAhead",
     "SchemaBehind",
+    "StoreBroken",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -101,10 +107,22 @@ class BadUrl(StoreError):
     code = "bad_url"
 
 
+class BatchTooLarge(StoreError):
+    """More in one call than a store does at once; split it, nothing is lost by that."""
+
+    code = "batch_too_large"
+
+
 class ClockAhead(StoreError):
     """The caller's `now` is further ahead of the store's own clock than clocks may differ."""
 
     code = "clock_ahead"
+
+
+class ReadTooLong(StoreError):
+    """A question took longer to answer than anybody should wait; ask for less."""
+
+    code = "read_too_long"
 
 
 class SchemaAhead(StoreError):
@@ -117,6 +135,15 @@ class SchemaBehind(StoreError):
     """The tables were made by older code and must be migrated first."""
 
     code = "schema_behind"
+
+
+class StoreBroken(StoreError):
+    """After an I/O error an open store acknowledges nothing any more; only opening it again helps.
+
+    Whether the call that met the error was committed is unknown until then.
+    """
+
+    code = "store_broken"
 
 
 class StoreBusy(StoreError):

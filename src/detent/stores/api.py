@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ from detent.lifecycle.seal import Block
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
 __all__ = [
+    "UNITS_MAX",
     "Body",
     "Claimed",
     "Committed",
@@ -59,6 +60,12 @@ __all__ = [
 
 Key: TypeAlias = tuple[str, str]
 """A record's tenant and id: what it is found by, everywhere."""
+UNITS_MAX: Final = 1_000
+"""How many units and leases one step may have, together; whoever has more makes several steps.
+
+While a step is written nobody else can write, and so many take SQLite some 40 ms. All-or-nothing is
+promised per unit, so nothing is lost by splitting.
+"""
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -192,7 +199,8 @@ class Taken(msgspec.Struct, frozen=True):
 
     `what` is `id`, `idempotency` or `unique`, the first of them that applies. `differs` is true
     when an idempotency key was used before for something else. Of several jobs that a unique one
-    would stand beside, `by` is the oldest.
+    would stand beside, `by` is the oldest. It may be a job before it in the same unit: then neither
+    of them is stored.
     """
 
     what: str
@@ -230,10 +238,14 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The jobs a wish was granted, oldest claim first; `lost` when the claimer is marked lost."""
+    """The jobs a wish was granted, oldest claim first; `lost` when the claimer is marked lost.
+
+    `seen` is how much this store object had heard of before it looked: hand it to `wait`.
+    """
 
     jobs: tuple[Stored, ...] = ()
     lost: bool = False
+    seen: int = 0
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -304,7 +316,10 @@ class WriteStore(Protocol):
     """The side that changes something. Every call is one commit."""
 
     async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
-        """Commit the units and claim what is wanted, in one transaction."""
+        """Commit the units and claim what is wanted, in one transaction.
+
+        More than `UNITS_MAX` units and leases together are refused with `BatchTooLarge`.
+        """
         ...
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[Due]:
@@ -323,7 +338,12 @@ class WriteStore(Protocol):
         ...
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
-        """Move the end of wire leases; false for one that has ended. No version moves."""
+        """Move the end of wire leases to what is asked; false for one that has ended.
+
+        No version moves. When the new end is earlier than the job's `wake_at`, that is lowered to
+        it, so that a loss is noticed in time; otherwise nothing of the job is touched. Whatever is
+        written to the job later, its `wake_at` is never after the end of the lease it goes on with.
+        """
         ...
 
     async def set_gates(self, gates: Sequence[GateRow], *, now: int) -> None:
@@ -335,12 +355,15 @@ class WriteStore(Protocol):
         ...
 
     async def append_logs(self, lines: Sequence[tuple[Key, Line]]) -> Sequence[int]:
-        """Append lines; the cursor of each, or 0 where there is no such job."""
+        """Append lines; the cursor of each, or 0 where there is no such job or no real text."""
         ...
 
 
 class ReadStore(Protocol):
-    """The side that only looks. Every call sees one moment."""
+    """The side that only looks. Every call sees one moment.
+
+    Names that no store can hold (with NUL or half a character) are the names of nothing.
+    """
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         """The jobs of these keys, in order."""
@@ -378,8 +401,13 @@ class ReadStore(Protocol):
         """The lines of all jobs after a position."""
         ...
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Until something that could be claimed may exist; false when the time ran out first."""
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
+        """Until something that could be claimed may exist; false when the time ran out first.
+
+        With the `seen` of a claim that was in vain it ends at once if anything has come since that
+        claim looked, whoever else has claimed meanwhile; without, it waits for what comes after the
+        call. It may end early, never late.
+        """
         ...
 
     def keys(self) -> AsyncIterator[Key]:

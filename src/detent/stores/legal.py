@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -13,6 +14,7 @@ from detent.stores.api import Key, Unit
 __all__ = ["fault", "is_storable"]
 
 _INT_MAX = 2**63 - 1
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def fault(unit: Unit, has_ended: Callable[[Key], bool]) -> str | None:
@@ -53,7 +55,7 @@ def is_storable(value: object) -> bool:
     """Numbers of 64 bits and texts of real characters: what every database can hold."""
     match value:
         case str():
-            return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+            return _NO_TEXT.search(value) is None
         case int():
             return -_INT_MAX - 1 <= value <= _INT_MAX
         case tuple():

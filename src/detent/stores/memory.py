@@ -6,7 +6,6 @@ No method awaits anything while it changes something, so every call is one momen
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from detent.errors import BadUrl, ClockAhead, StoreClosed
+from detent.errors import BadUrl, StoreClosed
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
 from detent.lifecycle.event import Event
@@ -22,13 +21,14 @@ from detent.lifecycle.job import Gate, Job, JobState, Lease
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Due, Key, Move, New, Outcome, Store, Stored, Unit, Want
-from detent.stores.legal import fault
+from detent.stores.bell import Bell
+from detent.stores.bounds import need_size, need_time
+from detent.stores.legal import fault, is_storable
 from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.siblings import Siblings, counts
 
-__all__ = ["AHEAD_US_MAX", "MemoryStore", "connect"]
+__all__ = ["MemoryStore", "connect"]
 
-AHEAD_US_MAX = 5_000_000
-"""How far a caller's clock may be ahead of the store's."""
 T = TypeVar("T")
 _MISSING = Lease(0, lost=True)
 
@@ -63,8 +63,7 @@ class MemoryStore:
         self._handed_out: dict[Key, int] = {}
         self._logs: defaultdict[Key, list[api.Logged]] = defaultdict(list)
         self._tail: list[api.Logged] = []
-        self._waiting: set[asyncio.Future[bool]] = set()
-        self._has_news = False
+        self._bell = Bell()
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -74,19 +73,15 @@ class MemoryStore:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_open = False
-        self._wake(found=False)
+        self._bell.stop()
 
     def _need_open(self) -> None:
         if not self._is_open:
             raise StoreClosed("The store is not open: enter it with `async with` first")
 
     def _need_time(self, now: int) -> None:
-        """A clock that runs ahead would end leases early and could not be taken back."""
         self._need_open()
-        ahead = now - self._clock()
-        if ahead > AHEAD_US_MAX:
-            why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
-            raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
+        need_time(now, self._clock())
 
     # --- step: units --------------------------------------------------------------------------
 
@@ -94,6 +89,7 @@ class MemoryStore:
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
         self._need_time(now)
+        need_size(units, want)
         outcomes = tuple(self._commit(unit, now) for unit in units)
         return api.Stepped(outcomes, self._claim(want, now) if want is not None else api.Claimed())
 
@@ -169,9 +165,10 @@ class MemoryStore:
 
     def _taken(self, unit: Unit, now: int) -> Outcome | None:
         moved = {key_of(move.job): move.job for move in unit.moves}
+        siblings = Siblings()
         for new in unit.new:
             taken = self._id_taken(unit, new) or self._promised(new, now)
-            taken = taken or self._not_unique(new, moved)
+            taken = siblings.judge(new, taken or self._not_unique(new, moved), now)
             if taken is not None:
                 return taken
         return None
@@ -203,8 +200,7 @@ class MemoryStore:
         return api.Taken("unique", min(jobs, key=lambda one: one.created_at)) if jobs else None
 
     def _counts(self, job: Job, unique: api.Unique) -> bool:
-        in_time = unique.since is None or job.created_at >= unique.since
-        return in_time and job.state in unique.states
+        return counts(job, unique)
 
     # --- step: writing ------------------------------------------------------------------------
 
@@ -214,7 +210,7 @@ class MemoryStore:
         self._jobs[key] = Stored(
             job=move.job if move.events else before.job,
             body=before.body,
-            wake_at=move.wake_at,
+            wake_at=self._in_time(move),
             result=before.result if move.result is None else move.result,
             failures=(*before.failures, move.failure) if move.failure else before.failures,
         )
@@ -237,7 +233,7 @@ class MemoryStore:
         self._handed_out.pop(key_of(job), None)
         self._keep_lease_row(before, job, now)
         if events and job.state is JobState.AVAILABLE:
-            self._wake(found=True)
+            self._bell.ring()
 
     def _record(self, event: Event) -> None:
         """The history and the feed are one: whatever is in one is in the other."""
@@ -257,20 +253,21 @@ class MemoryStore:
     # --- step: claims -------------------------------------------------------------------------
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
-        self._has_news = False
-        row = self._worker_lease(want.holder)
-        if not want.wire and not self._is_alive(row, now):
-            return api.Claimed(lost=True)
+        seen = self._bell.rung
+        if not is_storable(want):
+            return api.Claimed(seen=seen)
+        if not want.wire and not self._is_alive(self._worker_lease(want.holder), now):
+            return api.Claimed(lost=True, seen=seen)
         again = self._claimed_before(want)
         if again:
-            return api.Claimed(again)
+            return api.Claimed(again, seen=seen)
         leases, jobs = list(want.leases), []
         for stored in self._candidates(want):
             taken = self._take(stored, leases[0], want, now) if leases else None
             if taken is not None:
                 jobs.append(taken)
                 del leases[0]
-        return api.Claimed(tuple(jobs))
+        return api.Claimed(tuple(jobs), seen=seen)
 
     def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
         """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
@@ -379,14 +376,31 @@ class MemoryStore:
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._need_time(now)
-        self._leases |= {lease: until for lease, until in leases if lease in self._leases}
-        return [lease in self._leases for lease, _ in leases]
+        return [self._extend(lease, until) for lease, until in leases]
+
+    def _extend(self, lease: str, until: int) -> bool:
+        """An end that comes earlier than anybody would look makes the job due earlier."""
+        if lease not in self._leases:
+            return False
+        self._leases[lease] = until
+        for key, one in self._jobs.items():
+            is_later = one.wake_at is None or until < one.wake_at
+            if is_later and one.job.wire and one.job.lease == lease:
+                self._jobs[key] = replace(one, wake_at=until)
+                self._handed_out.pop(key, None)
+        return True
+
+    def _in_time(self, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        job = self._jobs[key_of(move.job)].job
+        until = self._leases.get(job.lease or "") if job.lease == move.job.lease else None
+        return min((at for at in (move.wake_at, until) if at is not None), default=None)
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         self._need_time(now)
         for row in gates:
             self._gates[row.tenant, row.kind, row.name] = row.gate
-        self._wake(found=True)
+        self._bell.ring()
 
     # --- the feed, its seals, the logs ----------------------------------------------------------
 
@@ -412,7 +426,8 @@ class MemoryStore:
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
         self._need_open()
-        return [self._log(key, line) if key in self._jobs else 0 for key, line in lines]
+        known = [one[0] in self._jobs and is_storable(one) for one in lines]
+        return [self._log(*one) if ok else 0 for one, ok in zip(lines, known, strict=True)]
 
     def _log(self, key: Key, line: api.Line) -> int:
         logged = api.Logged(key, len(self._logs[key]) + 1, line, len(self._tail) + 1)
@@ -436,12 +451,11 @@ class MemoryStore:
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         self._need_open()
-        found = [
-            stored
-            for stored in self._jobs.values()
-            if _is_chosen(stored, chosen) and (page.after is None or stored.job.id < page.after)
-        ]
-        found.sort(key=lambda stored: (stored.job.id, stored.job.tenant), reverse=True)
+        if not is_storable((chosen, page.after)):
+            return []
+        found = [one for one in self._jobs.values() if chosen.fits(one.job, one.body.type)]
+        found = [one for one in found if page.is_after(*key_of(one.job))]
+        found.sort(key=lambda one: key_of(one.job)[::-1], reverse=True)
         return found[: max(page.limit, 0)]
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
@@ -466,34 +480,11 @@ class MemoryStore:
         for key in sorted(self._jobs):
             yield key
 
-    async def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._need_open()
-        if self._has_news:  # It came after the last claim had looked, and before this wait.
-            return True
-        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.add(woken)
-        try:
-            return await asyncio.wait_for(woken, timeout_s)
-        except TimeoutError:
-            return False
-        finally:
-            self._waiting.discard(woken)
-
-    def _wake(self, *, found: bool) -> None:
-        self._has_news = found
-        for woken in self._waiting:
-            if not woken.done():
-                woken.set_result(found)
-        self._waiting.clear()
+        return await self._bell.wait(timeout_s, seen)
 
 
 def _following(numbered: list[T], after: int, limit: int) -> list[T]:
     """What comes after number `after`; the numbers are 1, 2, 3 and so on."""
     return numbered[max(after, 0) :][: max(limit, 0)]
-
-
-def _is_chosen(stored: Stored, chosen: Filter) -> bool:
-    job = stored.job
-    has = (job.tenant, job.queue, job.state, stored.body.type, job.profile)
-    asked = (chosen.tenant, chosen.queue, chosen.state, chosen.type, chosen.profile)
-    return all(want is None or want == got for want, got in zip(asked, has, strict=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from detent.lifecycle.job import Job
+
 __all__ = ["FIRST_PAGE", "Filter", "Page"]
 
 
@@ -16,15 +18,26 @@ class Filter(msgspec.Struct, frozen=True):
     type: str | None = None
     profile: str | None = None
 
+    def fits(self, job: Job, type_: str) -> bool:
+        """Whether a job of this type is one of those that are asked for."""
+        has = (job.tenant, job.queue, job.state, type_, job.profile)
+        asked = (self.tenant, self.queue, self.state, self.type, self.profile)
+        return all(want is None or want == got for want, got in zip(asked, has, strict=True))
+
 
 class Page(msgspec.Struct, frozen=True):
-    """At most `limit` records, those that come after the one with the id `after`.
+    """At most `limit` records, those that come after the one with the key `after`.
 
     Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
+    Two tenants may use the same id, so the place of a record is told by both.
     """
 
     limit: int = 50
-    after: str | None = None
+    after: tuple[str, str] | None = None
+
+    def is_after(self, tenant: str, id_: str) -> bool:
+        """Whether a record comes after the last one of the page before."""
+        return self.after is None or (id_, tenant) < self.after[::-1]
 
 
 FIRST_PAGE = Page()

@@ -9,7 +9,7 @@ SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
 SELECT id, seq FROM detent_jobs
-WHERE tenant = :tenant AND (:after IS NULL OR id < :after)
+WHERE tenant = :tenant AND id < :below
     AND (:queue IS NULL OR queue = :queue)
     AND (:state IS NULL OR state = :state)
     AND (:type IS NULL OR type = :type)

@@ -24,7 +24,10 @@ UPDATE detent_jobs SET wake_at = ? WHERE seq = ?
 SELECT until FROM detent_leases WHERE lease = ?
 
 -- name: lease_extend
-UPDATE detent_leases SET until = ? WHERE lease = ?
+UPDATE detent_leases SET until = ? WHERE lease = ? RETURNING seq
+
+-- name: wake_earlier
+UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND (wake_at IS NULL OR wake_at > ?)
 
 -- name: worker_put
 INSERT INTO detent_workers (id, alive_until, lost) VALUES (?, ?, 0)

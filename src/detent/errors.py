@@ -18,6 +18,7 @@
         ├── StoreClosed        a call before the store was opened or after it was closed
         ├── StoreCorrupt       the database contradicts itself
         ├── StoreFull          no space is left (try again when there is)
+        ├── StoreOpen          a store that was opened already (open another one)
         ├── StoreUnavailable   the database cannot be reached (try again)
         └── UnsupportedStore   a database, version or file system that cannot be trusted
 
@@ -48,6 +49,7 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreOpen",
     "StoreUnavailable",
     "UnsupportedStore",
 ]
@@ -170,6 +172,12 @@ class StoreFull(StoreError):
 
     code = "store_full"
     retryable = True
+
+
+class StoreOpen(StoreError):
+    """This store object is open already; the database itself may be opened once more."""
+
+    code = "store_open"
 
 
 class StoreUnavailable(StoreError):

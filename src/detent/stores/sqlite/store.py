@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreUnavailable
+from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.seal import Block
 from detent.stores import api
@@ -24,6 +24,7 @@ from detent.stores.sqlite import claim, place, reader, sealing, upkeep
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
+from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
@@ -42,8 +43,16 @@ def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], *, migrate: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        *,
+        migrate: bool = True,
+        patience: Patience = PATIENCE,
+    ) -> None:
         self._path = path
+        self._patience = patience
         self._clock = clock
         self._migrate = migrate
         self._process = os.getpid()
@@ -55,7 +64,7 @@ class SqliteStore:
 
     async def __aenter__(self) -> Store:
         if self._writer is not None:
-            raise StoreUnavailable("This store is open already; open the file once more instead")
+            raise StoreOpen("This store is open already; open the file once more instead")
         self._process = os.getpid()
         await asyncio.to_thread(self._open)
         return self
@@ -63,14 +72,14 @@ class SqliteStore:
     def _open(self) -> None:
         need_version()
         place.prepare(self._path)
-        turns = Turns(self._path)
+        turns = Turns(self._path, self._patience.turn_s)
         try:
             with turns:
                 connection = self._connect()
         except BaseException:
             turns.close()
             raise
-        self._pool = Pool(self._path)
+        self._pool = Pool(self._path, self._patience.read_s)
         self._writer = Writer(connection, turns, self._bell.ring)
         self._bell.start(self._writer.watch)
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import product
+from typing import Any
+
+import pytest
 
 from detent.lifecycle import job as j
-from detent.stores.api import Body, Counted, Line, key_of
+from detent.stores.api import Body, Counted, Key, Line, key_of
 from detent.stores.select import Filter, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
@@ -33,13 +37,84 @@ async def test_jobs_are_found_newest_first(world: World) -> None:
 async def test_pages_follow_each_other_without_gap_or_overlap(world: World) -> None:
     for number in range(10):
         await world.push(id=f"j{number}")
-    seen: list[str] = []
+    seen: list[Key] = []
     for size in (3, 3, 3, 1, 0):
-        page = await world.store.find(Filter(), Page(3, ("", seen[-1]) if seen else None))
+        page = await world.store.find(Filter(), Page(3, seen[-1] if seen else None))
         assert len(page) == size
-        seen += [stored.job.id for stored in page]
-    assert seen == [f"j{number}" for number in reversed(range(10))]
+        seen += [key_of(stored.job) for stored in page]
+    assert seen == [("", f"j{number}") for number in reversed(range(10))]
     assert list(await world.store.find(Filter(), Page(0))) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+async def test_pages_may_end_between_tenants_that_use_the_same_id(world: World, size: int) -> None:
+    for name, tenant in product("ab", ["", "t", "u"]):
+        await world.push(id=name, tenant=tenant)
+    seen: list[Key] = []
+    while page := await world.store.find(Filter(), Page(size, seen[-1] if seen else None)):
+        seen += [key_of(stored.job) for stored in page]
+    assert seen == [(tenant, name) for name in "ba" for tenant in ("u", "t", "")]
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "nul \0"])
+async def test_a_name_that_no_store_can_hold_is_the_name_of_nothing(
+    world: World, name: str
+) -> None:
+    store = world.store
+    job = await world.push()
+    assert list(await store.get([("", name), key_of(job), (name, "x")])) == [
+        None,
+        await world.got(job),
+        None,
+    ]
+    for key in (("", name), (name, job.id)):
+        assert list(await store.history(key)) == []
+        assert list(await store.logs(key)) == []
+        assert list(await store.find(Filter(), Page(9, key))) == []
+        assert list(await store.append_logs([(key, Line(1, "x"))])) == [0]
+    for field in ("tenant", "queue", "state", "type", "profile"):
+        assert list(await store.find(Filter(**{field: name}))) == []
+    assert list(await store.held_by(name, 9)) == []
+    assert list(await store.counts(name)) == []
+    assert list(await store.extend([(name, world.now)], now=world.now)) == [False]
+    assert list(await store.append_logs([(key_of(job), Line(1, name))])) == [0]
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "nul \0"])
+async def test_a_wish_that_no_store_can_hold_is_granted_nothing(world: World, name: str) -> None:
+    await world.push()
+    wishes: list[dict[str, Any]] = [
+        {"queues": (name,)},
+        {"queues": ("default", name)},
+        {"leases": (name,)},
+        {"tenant": name},
+        {"types": (name,)},
+        {"profiles": (name,)},
+        {"holder": name, "wire": True},
+    ]
+    for wish in wishes:
+        assert await world.claim(**wish) == []
+    assert len(await world.claim()) == 1
+
+
+async def test_a_large_and_awkward_payload_comes_out_as_it_went_in(world: World) -> None:
+    """A megabyte of every character that some layer might want to mend."""
+    awkward = (
+        r"\ud83d\ude00 \ud800 \u0000 \/ \u2028" + "\u2028\u2029\x7f\x85\ufeff\uffff 😀 é e\u0301"
+    )
+    nested = "[" * 400 + '{"a" : 1.0e+2, "a":-0}' + "]" * 400
+    piece = f'"{awkward}",\r\n\t {nested},'
+    payload = f"[{piece * (1_000_000 // len(piece.encode()) + 1)} 12345678901234567890]"
+    assert len(payload.encode()) > 1_000_000
+    body = Body("mail.send", payload, f'{{"x": "{awkward}"}}')
+    job = await world.push(body=body)
+    assert (await world.got(job)).body == body
+    [found] = await world.store.find(Filter())
+    [taken] = await world.claim()
+    assert found.body == taken.body == body
+    done = {"result": payload}
+    await world.do(taken.job, j.Complete(lease=taken.job.lease), WORKER, store=done)
+    assert (await world.got(job)).result == payload
 
 
 async def test_a_filter_holds_all_its_conditions_together(world: World) -> None:
@@ -225,10 +300,31 @@ async def woken_by(world: World, change: Awaitable[object]) -> bool:
     return await waiting
 
 
+async def looked(world: World, **more: Any) -> int:
+    """How much was heard of before a claim looked."""
+    await world.alive("w1")
+    stepped = await world.store.step([], now=world.now, want=world.make.want(**more))
+    assert stepped.claimed.jobs == ()
+    return stepped.claimed.seen
+
+
 async def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(world: World) -> None:
-    stepped = await world.store.step([], now=world.now, want=world.make.want())
+    seen = await looked(world)
     await world.push()
-    assert await world.store.wait(30.0, seen=stepped.claimed.seen)
+    assert await world.store.wait(30.0, seen)
+
+
+async def test_what_one_claimer_has_looked_at_is_still_news_to_another(world: World) -> None:
+    seen = await looked(world)
+    await world.push(body=Body("x"))
+    of_another = await looked(world, types=("y",))
+    assert await world.store.wait(30.0, seen)
+    assert await world.store.wait(0.01, of_another) is False
+
+
+async def test_without_a_count_only_what_comes_after_the_call_is_waited_for(world: World) -> None:
+    await world.push()
+    assert await world.store.wait(0.01) is False
 
 
 async def test_a_new_job_wakes_all_who_wait(world: World) -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.replay import audit
-from detent.stores.api import Due, Key, Rejected, Stepped, Store, Stored, key_of
+from detent.stores.api import Due, Key, Rejected, Stepped, Store, Stored
 from detent.stores.select import Filter, Page
 from tests.contract.making import Clock, Maker
 
@@ -74,7 +74,7 @@ class Twins:
 async def pages(store: Store, chosen: Filter) -> list[Stored]:
     """Two pages, one after the other."""
     first = list(await store.find(chosen, Page(2)))
-    after = key_of(first[-1].job) if first else None
+    after = (first[-1].job.tenant, first[-1].job.id) if first else None
     return first + list(await store.find(chosen, Page(3, after)))
 
 

@@ -21,7 +21,8 @@ HOT = (
     # claim
     *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "stored_seqs", "failures"),
     # due
-    *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "worker_lose"),
+    "worker_lose",
+    *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "wake_earlier"),
     # reading
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
@@ -74,7 +75,7 @@ def test_the_test_would_see_a_scan(database: sqlite3.Connection) -> None:
         assert _SCAN.search(detail)
 
 
-def steps(database: sqlite3.Connection, name: str, *args: object) -> int:
+def steps(database: sqlite3.Connection, name: str, *args: object, **named: object) -> int:
     """How many instructions of SQLite's machine a statement takes."""
     taken = 0
 
@@ -84,7 +85,7 @@ def steps(database: sqlite3.Connection, name: str, *args: object) -> int:
         return 0
 
     database.set_progress_handler(count, 1)
-    database.execute(SQL[name], args).fetchmany(10)
+    database.execute(SQL[name], named or args).fetchmany(10)
     database.set_progress_handler(None, 0)
     return taken
 
@@ -115,6 +116,16 @@ def costs(database: sqlite3.Connection) -> dict[str, int]:
         "move": steps(database, "job_rearm", None, 1, 1),
         "stored": steps(database, "stored_seqs", "[1, 2, 3]"),
     }
+
+
+def test_a_page_costs_the_same_at_any_depth(database: sqlite3.Connection) -> None:
+    grow(database, "available", 1, 2_000)
+    page = {**dict.fromkeys(("queue", "state", "type", "profile")), "tenant": "", "limit": 10}
+    first, *deep = (
+        steps(database, "found", **page, below=below)
+        for below in (b"", "job-00001900", "job-00001000", "job-00000100")
+    )
+    assert deep == [first] * 3
 
 
 @pytest.mark.slow

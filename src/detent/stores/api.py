@@ -21,6 +21,7 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.shapes import (
+    RECORDS_MAX,
     Body,
     Claimed,
     Committed,
@@ -63,6 +64,7 @@ from detent.stores.shapes import (
 )
 
 __all__ = [
+    "RECORDS_MAX",
     "Body",
     "Claimed",
     "Committed",
@@ -114,7 +116,10 @@ class WriteStore(Protocol):
     """The side that changes something. Every call is one commit."""
 
     async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
-        """Commit the units and claim what is wanted, in one transaction."""
+        """Commit the units and claim what is wanted, in one transaction.
+
+        More than `RECORDS_MAX` records and leases together are refused with `BatchTooLarge`.
+        """
         ...
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[Due]:
@@ -143,7 +148,12 @@ class WriteStore(Protocol):
         ...
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
-        """Move the end of wire leases; false for one that has ended. No version moves."""
+        """Move the end of wire leases to what is asked; false for one that has ended.
+
+        No version moves. When the new end is earlier than the job's `wake_at`, that is lowered to
+        it, so that a loss is noticed in time; otherwise nothing of the job is touched. Whatever is
+        written to the job later, its `wake_at` is never after the end of the lease it goes on with.
+        """
         ...
 
     async def set_gates(self, gates: Sequence[GateRow], *, now: int) -> None:
@@ -167,12 +177,18 @@ class WriteStore(Protocol):
         ...
 
     async def append_logs(self, lines: Sequence[tuple[Key, Line]]) -> Sequence[int]:
-        """Append lines; the cursor of each, or 0 where there is no such job or it was erased."""
+        """Append lines; the cursor of each, or 0 where it cannot be kept.
+
+        That is where there is no such job, where it was erased, and where a text is no text.
+        """
         ...
 
 
 class ReadStore(Protocol):
-    """The side that only looks. Every call sees one moment."""
+    """The side that only looks. Every call sees one moment.
+
+    Names that no store can hold (with NUL or half a character) are the names of nothing.
+    """
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         """The jobs of these keys, in order."""
@@ -241,7 +257,9 @@ class ReadStore(Protocol):
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         """Until something that could be claimed may exist; false when the time ran out first.
 
-        With `seen` of the last claim nothing is missed that came after it had looked.
+        With the `seen` of a claim that was in vain it ends at once if anything has come since that
+        claim looked, whoever else has claimed meanwhile; without, it waits for what comes after the
+        call. It may end early, never late.
         """
         ...
 

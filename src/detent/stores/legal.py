@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from detent.stores.shapes import FlowMove, Key, Unit
 __all__ = ["fault", "is_storable"]
 
 _INT_MAX = 2**63 - 1
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _MACHINES: dict[type[object], Machine] = {Job: JOB, Workflow: WORKFLOW, Step: STEP}
 
 
@@ -39,6 +41,8 @@ def _faults(
     for new in unit.new:
         yield from _breaks(new.job, new.events, 0, ended=False)
         yield from _homeless(new.job, unit.flow, flow_of)
+        if new.body.key == "":
+            yield f"{new.job.id} has a key without a character"
     if unit.flow is not None:
         yield from _flow_breaks(unit.flow)
     if not is_storable(unit):
@@ -102,7 +106,7 @@ def is_storable(value: object) -> bool:
     """Numbers of 64 bits and texts of real characters: what every database can hold."""
     match value:
         case str():
-            return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+            return _NO_TEXT.search(value) is None
         case int():
             return -_INT_MAX - 1 <= value <= _INT_MAX
         case tuple():

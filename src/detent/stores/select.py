@@ -24,12 +24,16 @@ class Filter(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """At most `limit` records, those that come after the one with the key `after`.
 
-    Ids are time-ordered, so newest first is by id, downwards, and by tenant where ids are equal; a
-    page costs the same at any depth.
+    Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
+    Two tenants may use the same id, so the place of a record is told by both.
     """
 
     limit: int = 50
     after: tuple[str, str] | None = None
+
+    def is_after(self, tenant: str, id_: str) -> bool:
+        """Whether a record comes after the last one of the page before."""
+        return self.after is None or (id_, tenant) < self.after[::-1]
 
 
 FIRST_PAGE = Page()

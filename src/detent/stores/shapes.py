@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from detent.lifecycle.workflow import Accepted, Flow, Workflow
 from detent.stores.limits import Limit, Used
 
 __all__ = [
+    "RECORDS_MAX",
     "Body",
     "Claimed",
     "Committed",
@@ -57,6 +58,12 @@ __all__ = [
 
 Key: TypeAlias = tuple[str, str]
 """A record's tenant and id: what it is found by, everywhere."""
+RECORDS_MAX: Final = 1_000
+"""How many records and leases one step may have, together; whoever has more makes several steps.
+
+While a step is written nobody else can write, and so many take SQLite some 40 ms. All-or-nothing is
+promised per unit; a workflow with more jobs is built as a draft, unit by unit, and then opened.
+"""
 
 
 def key_of(record: Job | Workflow) -> Key:
@@ -265,7 +272,8 @@ class Taken(msgspec.Struct, frozen=True):
 
     `what` is `id`, `idempotency` or `unique`, the first of them that applies. `differs` is true
     when an idempotency key was used before for something else. Of several jobs that a unique one
-    would stand beside, `by` is the oldest.
+    would stand beside, `by` is the oldest. It may be a job before it in the same unit: then neither
+    of them is stored.
     """
 
     what: str

@@ -9,6 +9,7 @@ from detent.lifecycle.job import JobState
 from detent.stores import api, flows, limits
 from detent.stores.api import Stored, Want, key_of
 from detent.stores.fences import is_alive
+from detent.stores.legal import is_storable
 from detent.stores.limits import FRESH, Used
 from detent.stores.memory.tables import Named, Tables
 from detent.stores.memory.units import Units
@@ -25,6 +26,8 @@ class Claims:
 
     def claim(self, want: Want, now: int) -> api.Claimed:
         row = self._tables.worker_lease(want.holder)
+        if not is_storable(want):
+            return api.Claimed()
         if not want.wire and not is_alive(row, now):
             return api.Claimed(lost=True)
         again = self._claimed_before(want)
@@ -46,19 +49,22 @@ class Claims:
         left = [one for one in self._tables.jobs.values() if self._fits(one, want)]
         granted: list[Stored] = []
         moved: list[flows.Moved] = []
-        free: set[int | None] = set()
+        free: list[int] = []
         while left and len(granted) < len(want.leases):
             stored = min(left, key=lambda one: self._turn(one, want))
             left.remove(stored)
+            answer = self._answer(stored, want.leases[len(granted)], want, now)
+            if not isinstance(answer, j.Accepted):
+                continue
             blocked = [one for one in self._limits_of(stored) if not self._room(one, now)]
-            free |= {limits.free_at(*self._use(one), now) for one in blocked}
-            answer = None if blocked else self._answer(stored, want.leases[len(granted)], want, now)
-            if isinstance(answer, j.Accepted):
-                granted.append(self._take(stored, answer, want, now))
-                moved.append((stored.job, answer.job))
+            if blocked:
+                free += self._free_at(blocked, now)
+                continue
+            granted.append(self._take(stored, answer, want, now))
+            moved.append((stored.job, answer.job))
         self._units.follow(flows.changes_of(moved), [], now, want.command_id)
         is_short = len(granted) < len(want.leases)
-        at = min((at for at in free if at is not None), default=None) if is_short else None
+        at = min(free, default=None) if is_short else None
         return api.Claimed(tuple(granted), retry_at=at)
 
     def _fits(self, stored: Stored, want: Want) -> bool:
@@ -118,6 +124,11 @@ class Claims:
     def _use(self, name: Named) -> tuple[limits.Limit, Used, int]:
         found = self.limited(name)
         return found.row.limit or limits.Limit(), found.used, found.active
+
+    def _free_at(self, blocked: list[Named], now: int) -> list[int]:
+        """When time alone has made room under all of these limits, if it does."""
+        ends = [limits.free_at(*self._use(one), now) for one in blocked]
+        return [max(end for end in ends if end is not None)] if None not in ends else []
 
     def _room(self, name: Named, now: int) -> int:
         return limits.room(*self._use(name), now)

@@ -17,7 +17,8 @@ from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Due, Key, Record, Store, Stored, Unit, Want, key_of
-from detent.stores.clocks import need_time
+from detent.stores.bounds import need_size, need_time
+from detent.stores.legal import is_storable
 from detent.stores.memory.claims import Claims
 from detent.stores.memory.pruning import prune
 from detent.stores.memory.tables import Tables
@@ -70,6 +71,7 @@ class MemoryStore:
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
         self._tables(now)
+        need_size(units, want)
         outcomes = tuple(self._units.commit(unit, now) for unit in units)
         if want is None:
             return api.Stepped(outcomes)
@@ -148,9 +150,21 @@ class MemoryStore:
         return [one in over for one in workers]
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
-        known = self._tables(now).leases
-        known |= {lease: until for lease, until in leases if lease in known}
-        return [lease in known for lease, _ in leases]
+        self._tables(now)
+        return [self._extend(lease, until) for lease, until in leases]
+
+    def _extend(self, lease: str, until: int) -> bool:
+        """An end that comes earlier than anybody would look makes the job due earlier."""
+        tables = self._all
+        if lease not in tables.leases:
+            return False
+        tables.leases[lease] = until
+        for key, one in tables.jobs.items():
+            is_later = one.wake_at is None or until < one.wake_at
+            if is_later and one.job.wire and one.job.lease == lease:
+                tables.jobs[key] = replace(one, wake_at=until)
+                tables.handed_out.pop(key, None)
+        return True
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         tables = self._tables(now)
@@ -195,6 +209,8 @@ class MemoryStore:
         return [self._tables().jobs.get(key) for key in keys]
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
+        if not is_storable((chosen, page.after)):
+            return []
         fitting = [one for one in self._tables().jobs.values() if _is_chosen(one, chosen)]
         return _page(fitting, lambda one: key_of(one.job), page)
 
@@ -274,8 +290,7 @@ def _after(numbered: Iterable[tuple[int, T]], after: int, limit: int) -> list[T]
 
 def _page(found: Iterable[T], key: Callable[[T], Key], page: Page) -> list[T]:
     """Newest first: ids are time-ordered, and the tenant breaks a tie."""
-    after = page.after
-    left = [one for one in found if after is None or key(one)[::-1] < after[::-1]]
+    left = [one for one in found if page.is_after(*key(one))]
     return sorted(left, key=lambda one: key(one)[::-1], reverse=True)[: max(page.limit, 0)]
 
 

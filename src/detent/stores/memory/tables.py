@@ -16,6 +16,7 @@ from detent.stores import api
 from detent.stores.api import Key, Record, Stored
 from detent.stores.bell import Bell
 from detent.stores.gates import joined
+from detent.stores.legal import is_storable
 from detent.stores.limits import Used
 
 __all__ = ["MISSING", "Named", "Tables"]
@@ -60,9 +61,9 @@ class Tables:
             self.feed.append(api.Fed(self._fed, event))
 
     def log(self, key: Key, line: api.Line) -> int:
-        """The line's cursor among those of its job; none is given for a job that was erased."""
+        """The line's cursor among those of its job; none where nothing may be kept."""
         stored = self.jobs.get(key)
-        if stored is None or stored.job.erased_at is not None:
+        if stored is None or stored.job.erased_at is not None or not is_storable(line):
             return 0
         self._logged += 1
         cursor = 1 + sum(one.key == key for one in self.lines)

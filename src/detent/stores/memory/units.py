@@ -15,6 +15,7 @@ from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, nam
 from detent.stores.fences import is_alive, is_over
 from detent.stores.legal import fault
 from detent.stores.memory.tables import Tables
+from detent.stores.siblings import Siblings, counts
 
 __all__ = ["Units"]
 
@@ -106,9 +107,10 @@ class Units:
 
     def _taken(self, unit: Unit, now: int) -> Outcome | None:
         moved = {key_of(move.job): move.job for move in unit.moves}
+        siblings = Siblings()
         for new in unit.new:
             taken = self._id_taken(unit, new) or self._promised(new, now)
-            taken = taken or self._not_unique(new, moved)
+            taken = siblings.judge(new, taken or self._not_unique(new, moved), now)
             if taken is not None:
                 return taken
         return None
@@ -135,13 +137,9 @@ class Units:
         if unique is None:
             return None
         keys = self._tables.fingerprints[new.job.tenant, unique.fingerprint]
-        there = [k for k in keys if self._counts(moved.get(k, self._tables.jobs[k].job), unique)]
+        there = [k for k in keys if counts(moved.get(k, self._tables.jobs[k].job), unique)]
         jobs = [self._tables.jobs[key].job for key in there]
         return api.Taken("unique", min(jobs, key=lambda one: one.created_at)) if jobs else None
-
-    def _counts(self, job: Job, unique: api.Unique) -> bool:
-        in_time = unique.since is None or job.created_at >= unique.since
-        return in_time and job.state in unique.states
 
     # --- step: writing ------------------------------------------------------------------------
 
@@ -173,7 +171,7 @@ class Units:
             before,
             job=move.job if move.events else before.job,
             body=replace(before.body, meta=meta),
-            wake_at=move.wake_at,
+            wake_at=self._in_time(move),
             result=before.result if move.result is None else move.result,
             failures=(*before.failures, move.failure) if move.failure else before.failures,
             checkpoint=before.checkpoint if move.checkpoint is None else move.checkpoint,
@@ -183,6 +181,12 @@ class Units:
         self.after_write(before.job, self._tables.jobs[key].job, move.events, now)
         for line in move.lines:
             self._tables.log(key, line)
+
+    def _in_time(self, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        job = self._tables.jobs[key_of(move.job)].job
+        until = self._tables.leases.get(job.lease or "") if job.lease == move.job.lease else None
+        return min((at for at in (move.wake_at, until) if at is not None), default=None)
 
     def _erase(self, key: Key) -> None:
         """Nothing of what the job was about is left, and nothing of what it said."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Gate, Lease
 from detent.stores.api import Claimed, Stored, Want
+from detent.stores.legal import is_storable
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import lane_of
 from detent.stores.sqlite.statements import SQL
@@ -27,6 +28,8 @@ _Candidate = tuple[int, int, str, int]
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
     tx.pending.flush()
+    if not is_storable(want):
+        return Claimed()
     alive = tx.units.worker_lease(want.holder)
     if not want.wire and (alive.lost or alive.until <= now):
         return Claimed(lost=True)
@@ -105,7 +108,7 @@ class _Claim:
         for event in answer.events:
             pending.add_row("event_insert", rows.event_row(event))
         if job.wire and job.lease is not None:
-            pending.add("lease_put", job.lease, self._now + (job.lease_us or 0))
+            pending.add("lease_put", job.lease, self._now + (job.lease_us or 0), seq)
         if row[-1]:
             pending.add("unique_move", str.__str__(job.state), seq)
         pending.count(lane_of(stored.job, kind), lane_of(job, kind))

@@ -33,6 +33,7 @@ def _conditions() -> dict[str, str]:
         "{{job_in_hands}}": _any_of("state", IN_HANDS),
         "{{job_ended}}": _any_of("state", ENDED),
         "{{job_parked}}": _any_of("state", PARKED),
+        "{{j.parked}}": _any_of("j.state", PARKED),
         "{{job_rare}}": RARE,
         "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
         "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),

@@ -120,6 +120,11 @@ class Pending:
             self._connection.executemany(SQL["count"], counts)
         self.forget()
 
+    def flush_leases(self) -> None:
+        """Write everything, if anything that waits is about a lease: whoever asks needs no more."""
+        if self._rows["lease_put"] or self._rows["lease_end"]:
+            self.flush()
+
     def forget(self) -> None:
         """Nothing is waiting any more; what was remembered about the tables may be outdated."""
         if self.size:

@@ -10,6 +10,7 @@ from itertools import islice
 from detent.lifecycle.event import Event
 from detent.lifecycle.seal import Block
 from detent.stores.api import Counted, Fed, Key, Logged, Stored
+from detent.stores.legal import is_storable
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.statements import SQL
@@ -33,13 +34,22 @@ _Connection = sqlite3.Connection
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
-    numbers = [connection.execute(SQL["seq"], key).fetchone() for key in wanted]
+    numbers = [_seq(connection, key) for key in wanted]
     found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
     return [found[number[0]] if number else None for number in numbers]
 
 
+def _seq(connection: _Connection, key: Key) -> tuple[int] | None:
+    if not is_storable(key):
+        return None
+    found: tuple[int] | None = connection.execute(SQL["seq"], key).fetchone()
+    return found
+
+
 def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
     """The jobs that fit, newest first; tenants are merged, for the key begins with the tenant."""
+    if not is_storable((chosen, page.after)):
+        return []
     tenants = _tenants(connection) if chosen.tenant is None else [chosen.tenant]
     walks = (_walk(connection, tenant, chosen, page) for tenant in tenants)
     found = islice(merge(*walks, reverse=True), max(page.limit, 0))
@@ -61,7 +71,7 @@ def _walk(
 ) -> list[tuple[str, str, int]]:
     values = {
         "tenant": tenant,
-        "after": page.after,
+        "below": _below(tenant, page),
         "queue": chosen.queue,
         "state": chosen.state,
         "type": chosen.type,
@@ -71,19 +81,37 @@ def _walk(
     return [(job, tenant, seq) for job, seq in connection.execute(SQL["found"], values)]
 
 
+def _below(tenant: str, page: Page) -> str | bytes:
+    """What the ids of this tenant must be less than: one plain bound, so that an index serves it.
+
+    SQLite sorts every text before the empty blob. No id holds NUL, so the last id itself is within
+    the bound for those tenants that come after the one it was seen at.
+    """
+    if page.after is None:
+        return b""
+    seen_at, last = page.after
+    return f"{last}\0" if tenant < seen_at else last
+
+
 def held_by(connection: _Connection, holder: str, limit: int) -> list[Stored]:
     """Jobs in the hands of one holder."""
+    if not is_storable(holder):
+        return []
     found = connection.execute(SQL["held_by"], (holder, max(limit, 0))).fetchall()
     return stored_at(connection, [seq for (seq,) in found])
 
 
 def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
     """Exact numbers by queue and state."""
+    if not is_storable(tenant):
+        return []
     return [Counted(*row) for row in connection.execute(SQL["counts"], (tenant,))]
 
 
 def history(connection: _Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
+    if not is_storable(key):
+        return []
     return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
 
 
@@ -101,6 +129,8 @@ def blocks(connection: _Connection, after: int, limit: int) -> list[Block]:
 
 def logs(connection: _Connection, key: Key, after: int, limit: int) -> list[Logged]:
     """The log of a job after a cursor."""
+    if not is_storable(key):
+        return []
     found = connection.execute(SQL["logs"], (*key, after, max(limit, 0)))
     return [rows.logged_of(row) for row in found]
 

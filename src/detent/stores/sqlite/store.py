@@ -10,26 +10,28 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from detent.errors import ClockAhead, StoreClosed, StoreUnavailable
+from msgspec.structs import replace
+
+from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
+from detent.stores.bell import Bell
+from detent.stores.bounds import need_size, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, reader, sealing, upkeep
-from detent.stores.sqlite.bell import Bell
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
+from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
 
-__all__ = ["AHEAD_US_MAX", "SqliteStore", "connect"]
+__all__ = ["SqliteStore", "connect"]
 
-AHEAD_US_MAX = 5_000_000
-"""How far a caller's clock may be ahead of the store's."""
 _KEYS_PAGE = 1_000
 
 
@@ -41,8 +43,16 @@ def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], *, migrate: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        *,
+        migrate: bool = True,
+        patience: Patience = PATIENCE,
+    ) -> None:
         self._path = path
+        self._patience = patience
         self._clock = clock
         self._migrate = migrate
         self._process = os.getpid()
@@ -54,7 +64,7 @@ class SqliteStore:
 
     async def __aenter__(self) -> Store:
         if self._writer is not None:
-            raise StoreUnavailable("This store is open already; open the file once more instead")
+            raise StoreOpen("This store is open already; open the file once more instead")
         self._process = os.getpid()
         await asyncio.to_thread(self._open)
         return self
@@ -62,15 +72,15 @@ class SqliteStore:
     def _open(self) -> None:
         need_version()
         place.prepare(self._path)
-        turns = Turns(self._path)
+        turns = Turns(self._path, self._patience.turn_s)
         try:
             with turns:
                 connection = self._connect()
         except BaseException:
             turns.close()
             raise
-        self._pool = Pool(self._path)
-        self._writer = Writer(connection, turns, self._bell.ring_from_thread)
+        self._pool = Pool(self._path, self._patience.read_s)
+        self._writer = Writer(connection, turns, self._bell.ring)
         self._bell.start(self._writer.watch)
 
     def _connect(self) -> sqlite3.Connection:
@@ -99,7 +109,7 @@ class SqliteStore:
         if self._writer is None:
             raise StoreClosed("The store is not open: enter it with `async with` first")
         if now is not None:
-            self._need_time(now)
+            need_time(now, self._clock())
         return self._writer
 
     def _reading(self) -> Pool:
@@ -116,25 +126,20 @@ class SqliteStore:
                 opened_in=self._process,
             )
 
-    def _need_time(self, now: int) -> None:
-        """A clock that runs ahead would end leases early and could not be taken back."""
-        ahead = now - self._clock()
-        if ahead > AHEAD_US_MAX:
-            why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
-            raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
-
     # --- the side that changes something --------------------------------------------------------
 
     async def step(
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
         writer = self._writing(now)
-        if want is not None:
-            self._bell.look()
+        need_size(units, want)
+        seen = self._bell.rung
 
         def run(tx: Transaction) -> api.Stepped:
             outcomes = tx.commit(units, now)
-            return api.Stepped(outcomes, claim.claim(tx, want, now) if want else api.Claimed())
+            if want is None:
+                return api.Stepped(outcomes)
+            return api.Stepped(outcomes, replace(claim.claim(tx, want, now), seen=seen))
 
         return await writer.do(run)
 
@@ -199,6 +204,6 @@ class SqliteStore:
                 yield key
             page = await self._reading().read(reader.keys, page[-1], _KEYS_PAGE)
 
-    async def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._writing()
-        return await self._bell.wait(timeout_s)
+        return await self._bell.wait(timeout_s, seen)

@@ -12,6 +12,7 @@ from detent.lifecycle.job.table import ENDED
 from detent.stores import api
 from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit
 from detent.stores.legal import fault, is_storable
+from detent.stores.siblings import Siblings
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Lane, Pending, head_of, lane_of
 from detent.stores.sqlite.statements import SQL
@@ -60,11 +61,7 @@ class Units:
             fenced = self._fenced(unit, move) or self._fenced_by_row(move, now)
             if fenced is not None:
                 return fenced
-        for new in unit.new:
-            taken = self._taken(unit, new, now)
-            if taken is not None:
-                return taken
-        return self._illegal(unit)
+        return self._any_taken(unit, now) or self._illegal(unit)
 
     def _head(self, key: Key) -> Head | None:
         found = self._pending.heads.get(key)
@@ -119,7 +116,7 @@ class Units:
             return None
         if not wire:
             return self.worker_lease(holder or "")
-        self._pending.flush()
+        self._pending.flush_leases()
         found = self._connection.execute(SQL["lease"], (lease,)).fetchone()
         return MISSING if found is None else Lease(found[0])
 
@@ -129,6 +126,16 @@ class Units:
         return MISSING if found is None else Lease(found[0], bool(found[1]))
 
     # --- what must be the only one of its kind --------------------------------------------------
+
+    def _any_taken(self, unit: Unit, now: int) -> Outcome | None:
+        siblings = Siblings() if len(unit.new) > 1 else None
+        for new in unit.new:
+            taken = self._taken(unit, new, now)
+            if siblings is not None:
+                taken = siblings.judge(new, taken, now)
+            if taken is not None:
+                return taken
+        return None
 
     def _taken(self, unit: Unit, new: New, now: int) -> Outcome | None:
         key = (new.job.tenant, new.job.id)
@@ -212,20 +219,30 @@ class Units:
         job, pending = move.job, self._pending
         key = (job.tenant, job.id)
         head = self._known(key)
+        wake_at = self._in_time(head, move)
         if move.events:
-            pending.add_row("job_move", rows.move_row(job, move.wake_at, head.seq, move.version))
+            pending.add_row("job_move", rows.move_row(job, wake_at, head.seq, move.version))
             before = Lane(job.tenant, head.queue, head.state, head.type, job.profile)
             self._moved(key, head, job, now)
             pending.count(before, lane_of(job, head.type))
             self._record(job, move.events)
         else:
-            pending.add("job_rearm", move.wake_at, head.seq, move.version)
+            pending.add("job_rearm", wake_at, head.seq, move.version)
         if pending.has_handed:
             pending.add("unhand", head.seq)
         self._write_beside(head.seq, move)
 
+    def _in_time(self, head: Head, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        if not head.wire or head.lease is None or head.lease != move.job.lease:
+            return move.wake_at
+        row = self.lease_of(head.lease, head.wire, head.holder)
+        if row is None or row.lost:
+            return move.wake_at
+        return row.until if move.wake_at is None else min(move.wake_at, row.until)
+
     def _moved(self, key: Key, head: Head, job: Job, now: int) -> None:
-        self._keep_lease_row(head.lease if head.wire else None, job, now)
+        self._keep_lease_row(head.seq, head.lease if head.wire else None, job, now)
         if job.lease not in (None, head.lease) and not job.wire:
             # Put into the hands of a lost worker whose hands were empty: somebody must look again.
             self._pending.add("worker_reopen", job.holder)
@@ -251,7 +268,7 @@ class Units:
         pending.add_row("body_insert", rows.body_row(seq, body))
         self._record(job, new.events)
         pending.count(None, lane_of(job, body.type))
-        self._keep_lease_row(None, job, now)
+        self._keep_lease_row(seq, None, job, now)
         self._promise(seq, new)
         pending.heads[job.tenant, job.id] = head_of(seq, job, body.type, is_unique)
 
@@ -271,7 +288,7 @@ class Units:
         if job.state is JobState.AVAILABLE:
             self.has_made_available = True
 
-    def _keep_lease_row(self, before: str | None, job: Job, now: int) -> None:
+    def _keep_lease_row(self, seq: int, before: str | None, job: Job, now: int) -> None:
         """A wire lease has a row of its own, from the moment it begins until it ends."""
         after = job.lease if job.wire else None
         if before == after:
@@ -279,4 +296,4 @@ class Units:
         if before is not None:
             self._pending.add("lease_end", before)
         if after is not None:
-            self._pending.add("lease_put", after, now + (job.lease_us or 0))
+            self._pending.add("lease_put", after, now + (job.lease_us or 0), seq)

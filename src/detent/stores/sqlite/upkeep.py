@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from detent.stores.api import Due, GateRow, Key, Line, Stored, WorkerRow
+from detent.stores.legal import is_storable
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
 
 __all__ = ["append_logs", "beat", "declare_lost", "extend", "set_gates", "take_due"]
@@ -54,7 +55,15 @@ def declare_lost(tx: Transaction, workers: Sequence[str], now: int) -> list[bool
 
 def extend(tx: Transaction, leases: Sequence[tuple[str, int]]) -> list[bool]:
     """Move the ends of those that have a row."""
-    return [tx.execute("lease_extend", until, lease).rowcount == 1 for lease, until in leases]
+    return [_extend(tx, lease, until) for lease, until in leases]
+
+
+def _extend(tx: Transaction, lease: str, until: int) -> bool:
+    """An end that comes earlier than anybody would look makes the job due earlier."""
+    found = tx.execute("lease_extend", until, lease).fetchall() if is_storable(lease) else []
+    for (seq,) in found:
+        tx.execute("wake_earlier", until, seq, until)
+    return bool(found)
 
 
 def set_gates(tx: Transaction, gates: Sequence[GateRow]) -> None:
@@ -67,12 +76,12 @@ def set_gates(tx: Transaction, gates: Sequence[GateRow]) -> None:
 
 
 def append_logs(tx: Transaction, lines: Sequence[tuple[Key, Line]]) -> list[int]:
-    """The cursor of each line; 0 where there is no such job."""
+    """The cursor of each line; 0 where there is no such job or no real text."""
     return [_append(tx, key, line) for key, line in lines]
 
 
 def _append(tx: Transaction, key: Key, line: Line) -> int:
-    found = tx.units.seq_of(key)
+    found = tx.units.seq_of(key) if is_storable((key, line)) else None
     if found is None:
         return 0
     cursor = tx.pending.next_cursor(found)

@@ -179,7 +179,8 @@ LEFT JOIN detent_notes AS n ON n.seq = j.seq;
 -- One row per job that is held over the wire; renewing it touches neither the job nor its indexes.
 CREATE TABLE detent_leases (
     lease TEXT PRIMARY KEY,
-    until INTEGER NOT NULL
+    until INTEGER NOT NULL,
+    seq INTEGER NOT NULL REFERENCES detent_jobs (seq)
 ) WITHOUT ROWID;
 
 -- `lost` is 1 while jobs may be left in its hands, and 2 once none are: nobody looks there again.

@@ -54,7 +54,7 @@ INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, bac
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: lease_put
-INSERT OR REPLACE INTO detent_leases (lease, until) VALUES (?, ?)
+INSERT OR REPLACE INTO detent_leases (lease, until, seq) VALUES (?, ?, ?)
 
 -- name: lease_end
 DELETE FROM detent_leases WHERE lease = ?

@@ -9,7 +9,7 @@ SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
 SELECT j.id, j.seq FROM detent_jobs AS j
-WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after)
+WHERE j.tenant = :tenant AND j.id < :below
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)
     AND (:type IS NULL OR j.type = :type)
@@ -21,8 +21,8 @@ ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_rare
 SELECT j.id, j.seq FROM detent_jobs AS j
-WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after) AND ({{job_rare}})
-    AND j.state = :state
+WHERE j.tenant = :tenant AND j.id < :below
+    AND ({{job_rare}}) AND j.state = :state
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)
     AND (:type IS NULL OR j.type = :type)
@@ -34,7 +34,7 @@ ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_in_workflow
 SELECT j.id, j.seq FROM detent_jobs AS j
-WHERE j.tenant = :tenant AND (:after IS NULL OR j.id < :after)
+WHERE j.tenant = :tenant AND j.id < :below
     AND j.workflow IS NOT NULL AND j.workflow = :workflow
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)
@@ -47,7 +47,7 @@ ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_tagged
 SELECT j.id, j.seq FROM detent_tags AS t CROSS JOIN detent_jobs AS j ON j.tenant = t.tenant AND j.id = t.id
-WHERE t.tenant = :tenant AND (:after IS NULL OR t.id < :after)
+WHERE t.tenant = :tenant AND t.id < :below
     AND t.tag = :tag
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)

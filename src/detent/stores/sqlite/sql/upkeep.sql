@@ -16,7 +16,7 @@ UPDATE detent_workers SET lost = 2 WHERE lost = 1 AND NOT EXISTS (
 
 -- name: swept_due
 SELECT j.seq FROM detent_steps AS s
-CROSS JOIN detent_jobs AS j ON j.tenant = s.tenant AND j.step = s.id AND ({{job_parked}})
+CROSS JOIN detent_jobs AS j ON j.tenant = s.tenant AND j.step = s.id AND ({{j.parked}})
 LEFT JOIN detent_handed AS h ON h.seq = j.seq
 WHERE s.swept = 1 AND (h.until IS NULL OR h.until <= ?)
 ORDER BY j.tenant, j.id LIMIT ?
@@ -24,7 +24,7 @@ ORDER BY j.tenant, j.id LIMIT ?
 -- name: swept_emptied
 UPDATE detent_steps SET swept = 2 WHERE swept = 1 AND NOT EXISTS (
     SELECT 1 FROM detent_jobs AS j
-    WHERE j.tenant = detent_steps.tenant AND j.step = detent_steps.id AND ({{job_parked}})
+    WHERE j.tenant = detent_steps.tenant AND j.step = detent_steps.id AND ({{j.parked}})
 )
 
 -- name: is_swept
@@ -47,7 +47,10 @@ UPDATE detent_jobs SET wake_at = ? WHERE seq = ?
 SELECT until FROM detent_leases WHERE lease = ?
 
 -- name: lease_extend
-UPDATE detent_leases SET until = ? WHERE lease = ?
+UPDATE detent_leases SET until = ? WHERE lease = ? RETURNING seq
+
+-- name: wake_earlier
+UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND (wake_at IS NULL OR wake_at > ?)
 
 -- name: worker_put
 INSERT INTO detent_workers (id, alive_until, lost) VALUES (?, ?, 0)

@@ -18,12 +18,12 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.workflow import Accepted, Flow, Tally
-from detent.lifecycle.workflow.tally import NOTHING
+from detent.lifecycle.workflow.tally import NOTHING, Standing
 from detent.stores.shapes import FlowMove, Key
 
 __all__ = ["Changes", "Moved", "changes_of", "follow", "is_stale", "recalled", "touched_by"]
 
-Moved: TypeAlias = tuple[Job | None, Job]
+Moved: TypeAlias = tuple[Standing | None, Job]
 """A job before and after a move; `None` for one that is new."""
 Changes: TypeAlias = dict[Key, dict[str, Tally]]
 """By workflow and step, how the tallies change."""

@@ -13,9 +13,11 @@ from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobSta
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
 
-__all__ = ["RARE", "fill"]
+__all__ = ["RARE_STATES", "fill"]
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
+RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
+"""The states whose jobs are few beside those that are done."""
 _Triple = tuple[str | None, str, str | None]
 
 
@@ -34,7 +36,7 @@ def _conditions() -> dict[str, str]:
         "{{job_ended}}": _any_of("state", ENDED),
         "{{job_parked}}": _any_of("state", PARKED),
         "{{j.parked}}": _any_of("j.state", PARKED),
-        "{{job_rare}}": RARE,
+        "{{job_rare}}": _any_of("state", RARE_STATES),
         "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
         "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),
         "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
@@ -79,9 +81,3 @@ def _quoted(word: str | None) -> str:
     if not word.isidentifier():
         raise ValueError(f"{word!r} is no name of a state or event")
     return f"'{word}'"
-
-
-RARE = _any_of(
-    "state", (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
-)
-"""The states whose jobs are few beside those that are done."""

@@ -6,13 +6,32 @@ import sqlite3
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.seal import Block
-from detent.stores.api import Counted, Fed, Key, Logged, Stored
+from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores.api import (
+    Counted,
+    Fed,
+    Key,
+    Limit,
+    Limited,
+    LimitKind,
+    LimitRow,
+    Logged,
+    Record,
+    Stored,
+    Used,
+)
 from detent.stores.legal import is_storable
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
+from detent.stores.sqlite.known import read_flow
+from detent.stores.sqlite.legality import RARE_STATES
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import stored_at, stored_rows
 
@@ -21,15 +40,22 @@ __all__ = [
     "counts",
     "feed",
     "find",
+    "find_workflows",
+    "flows",
     "get",
     "held_by",
     "history",
     "keys",
+    "leaves",
+    "limits",
     "log_tail",
     "logs",
+    "record",
+    "records",
 ]
 
 _Connection = sqlite3.Connection
+_decode_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -70,15 +96,22 @@ def _walk(
     connection: _Connection, tenant: str, chosen: Filter, page: Page
 ) -> list[tuple[str, str, int]]:
     values = {
+        **asdict(chosen),
         "tenant": tenant,
         "below": _below(tenant, page),
-        "queue": chosen.queue,
-        "state": chosen.state,
-        "type": chosen.type,
-        "profile": chosen.profile,
         "limit": max(page.limit, 0),
     }
-    return [(job, tenant, seq) for job, seq in connection.execute(SQL["found"], values)]
+    found = connection.execute(SQL[_shortest(chosen)], values)
+    return [(job, tenant, seq) for job, seq in found]
+
+
+def _shortest(chosen: Filter) -> str:
+    """The statement that walks over the fewest jobs."""
+    if chosen.tag is not None:
+        return "found_tagged"
+    if chosen.workflow is not None:
+        return "found_in_workflow"
+    return "found_rare" if chosen.state in RARE_STATES else "found"
 
 
 def _below(tenant: str, page: Page) -> str | bytes:
@@ -146,3 +179,62 @@ def keys(connection: _Connection, after: Key | None, limit: int) -> list[Key]:
     if after is None:
         return connection.execute(SQL["keys_first"], (limit,)).fetchall()
     return connection.execute(SQL["keys_after"], (*after, limit)).fetchall()
+
+
+def leaves(connection: _Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
+    """What was sealed at each position."""
+    return connection.execute(SQL["leaves"], (after, max(limit, 0))).fetchall()
+
+
+def flows(connection: _Connection, wanted: Sequence[Key]) -> list[Flow | None]:
+    """The workflows of these keys, in order."""
+    return [read_flow(connection, key) if is_storable(key) else None for key in wanted]
+
+
+def find_workflows(
+    connection: _Connection, tenant: str | None, state: str | None, page: Page
+) -> list[Workflow]:
+    """The workflows that fit, newest first."""
+    if not is_storable((tenant, state, page.after)):
+        return []
+    after_tenant, after_id = page.after or (None, None)
+    values = {"tenant": tenant, "state": state, "limit": max(page.limit, 0)}
+    values |= {"after_tenant": after_tenant, "after_id": after_id}
+    found = connection.execute(SQL["found_workflows"], values)
+    return [_decode_workflow(record) for *_, record in found]
+
+
+def records(
+    connection: _Connection, kind: str, tenant: str, after: str | None, limit: int
+) -> list[Record]:
+    """The small records of a kind, by id."""
+    if not is_storable((kind, tenant, after)):
+        return []
+    found = connection.execute(SQL["records"], (kind, tenant, after, max(limit, 0)))
+    return [Record(*row) for row in found]
+
+
+def record(connection: _Connection, names: Sequence[tuple[str, str, str]]) -> list[Record | None]:
+    """The small records of these names, in order."""
+    return [_record(connection, name) if is_storable(name) else None for name in names]
+
+
+def _record(connection: _Connection, name: tuple[str, str, str]) -> Record | None:
+    row = connection.execute(SQL["record"], name).fetchone()
+    return None if row is None else Record(*row[:-1])
+
+
+def limits(connection: _Connection, tenant: str) -> list[Limited]:
+    """The limits of a tenant and how much of each is used."""
+    if not is_storable(tenant):
+        return []
+    found = connection.execute(SQL["limits"], (tenant,)).fetchall()
+    return [_limited(connection, tenant, row) for row in found]
+
+
+def _limited(connection: _Connection, tenant: str, row: Sequence[Any]) -> Limited:
+    kind, name, *numbers = row
+    statement = SQL["held_in_queue" if kind == LimitKind.QUEUE else "held_of_key"]
+    [active] = connection.execute(statement, (tenant, name)).fetchone()
+    limit = LimitRow(LimitKind(kind), name, Limit(*numbers[:4]), tenant)
+    return Limited(limit, active, Used(*numbers[4:]))

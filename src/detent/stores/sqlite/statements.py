@@ -9,15 +9,16 @@ A statement is looked up by its name; there is no other way to SQL in this packa
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["MIGRATIONS", "SQL", "Migration", "split"]
-
-import sqlite3
-
 import msgspec
+
+from detent.stores.sqlite.legality import fill
+
+__all__ = ["MIGRATIONS", "SQL", "Migration", "split"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
@@ -49,7 +50,7 @@ def _statements() -> dict[str, str]:
         for name, text in zip(parts[::2], parts[1::2], strict=True):
             if name in found:
                 raise ValueError(f"two statements are called {name}")
-            found[name] = text.strip()
+            found[name] = fill(text.strip())
     return found
 
 

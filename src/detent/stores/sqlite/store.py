@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.seal import Block
+from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_size, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
-from detent.stores.sqlite import claim, place, reader, sealing, upkeep
+from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
@@ -147,6 +148,15 @@ class SqliteStore:
         until, most = now + hold_us, max(limit, 0)
         return await self._writing(now).do(lambda tx: upkeep.take_due(tx, now, most, until))
 
+    async def take_due_records(
+        self, *, now: int, limit: int, hold_us: int = 500_000
+    ) -> Sequence[api.Record]:
+        until, most = now + hold_us, max(limit, 0)
+        return await self._writing(now).do(lambda tx: upkeep.take_due_records(tx, now, most, until))
+
+    async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
+        return await self._writing(now).do(lambda tx: upkeep.note(tx, notes))
+
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.beat(tx, workers))
 
@@ -158,6 +168,13 @@ class SqliteStore:
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         await self._writing(now).do(lambda tx: upkeep.set_gates(tx, gates))
+
+    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        await self._writing(now).do(lambda tx: upkeep.set_limits(tx, limits))
+
+    async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
+        most = max(limit, 0)
+        return await self._writing(now).do(lambda tx: pruning.prune(tx, rules, now, most))
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         while (draft := await self._reading().read(sealing.draft, limit)) is not None:
@@ -176,6 +193,25 @@ class SqliteStore:
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await self._reading().read(reader.find, chosen, page)
 
+    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+        return await self._reading().read(reader.flows, keys)
+
+    async def find_workflows(
+        self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
+    ) -> Sequence[Workflow]:
+        return await self._reading().read(reader.find_workflows, tenant, state, page)
+
+    async def records(
+        self, kind: str, tenant: str = "", after: str | None = None, limit: int = 1_000
+    ) -> Sequence[api.Record]:
+        return await self._reading().read(reader.records, kind, tenant, after, limit)
+
+    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[api.Record | None]:
+        return await self._reading().read(reader.record, keys)
+
+    async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
+        return await self._reading().read(reader.limits, tenant)
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 
@@ -187,6 +223,9 @@ class SqliteStore:
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
         return await self._reading().read(reader.feed, after, limit)
+
+    async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
+        return await self._reading().read(reader.leaves, after, limit)
 
     async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
         return await self._reading().read(reader.blocks, after, limit)

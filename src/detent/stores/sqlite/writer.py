@@ -163,7 +163,7 @@ class Writer:
             self._waiting_rows = tx.pending.size
         tx.finish()
         self._connection.execute(SQL["commit"])
-        return answers, tx.may_be_claimable or tx.units.has_made_available
+        return answers, tx.may_be_claimable or tx.writing.has_made_available
 
     def _roll_back(self) -> None:
         # After some errors SQLite has rolled back by itself and says that nothing is open.

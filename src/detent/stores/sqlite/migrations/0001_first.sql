@@ -314,10 +314,8 @@ CREATE TABLE detent_counters (
     tenant TEXT NOT NULL,
     queue TEXT NOT NULL,
     state TEXT NOT NULL,
-    type TEXT NOT NULL,
-    profile TEXT NOT NULL,
     count INTEGER NOT NULL,
-    PRIMARY KEY (tenant, queue, state, type, profile)
+    PRIMARY KEY (tenant, queue, state)
 ) WITHOUT ROWID;
 
 -- The order of the rows is the feed. What is not sealed is never deleted, so it ends without a gap.

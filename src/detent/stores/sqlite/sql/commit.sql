@@ -1,5 +1,6 @@
 -- name: head
-SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key
+SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key, previous, attempt,
+    step, erased_at
 FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: last_seq
@@ -60,8 +61,8 @@ INSERT OR REPLACE INTO detent_leases (lease, until, seq) VALUES (?, ?, ?)
 DELETE FROM detent_leases WHERE lease = ?
 
 -- name: count
-INSERT INTO detent_counters (tenant, queue, state, type, profile, count) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, queue, state, type, profile) DO UPDATE SET count = count + excluded.count
+INSERT INTO detent_counters (tenant, queue, state, count) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant, queue, state) DO UPDATE SET count = count + excluded.count
 
 -- name: is_own
 SELECT 1 FROM detent_events WHERE tenant = ? AND record = ? AND command_id = ? LIMIT 1

@@ -62,9 +62,8 @@ ORDER BY t.id DESC LIMIT :limit
 SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tenant, id LIMIT ?
 
 -- name: counts
-SELECT tenant, queue, state, sum(count) FROM detent_counters
-WHERE ?1 IS NULL OR tenant = ?1
-GROUP BY tenant, queue, state HAVING sum(count) > 0 ORDER BY tenant, queue, state
+SELECT tenant, queue, state, count FROM detent_counters
+WHERE (?1 IS NULL OR tenant = ?1) AND count > 0 ORDER BY tenant, queue, state
 
 -- name: history
 SELECT * FROM detent_events WHERE tenant = ? AND record = ? ORDER BY version

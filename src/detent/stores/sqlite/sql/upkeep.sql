@@ -3,7 +3,7 @@ SELECT seq FROM detent_jobs WHERE wake_at IS NOT NULL AND wake_at <= ?
 ORDER BY wake_at, tenant, id LIMIT ?
 
 -- name: lost_due
-SELECT j.seq FROM detent_workers AS w
+SELECT j.tenant, j.id, j.seq FROM detent_workers AS w
 CROSS JOIN detent_jobs AS j ON j.holder = w.id AND j.lease IS NOT NULL AND j.wire = 0
 LEFT JOIN detent_handed AS h ON h.seq = j.seq
 WHERE w.lost = 1 AND (h.until IS NULL OR h.until <= ?)
@@ -15,7 +15,7 @@ UPDATE detent_workers SET lost = 2 WHERE lost = 1 AND NOT EXISTS (
 )
 
 -- name: swept_due
-SELECT j.seq FROM detent_steps AS s
+SELECT j.tenant, j.id, j.seq FROM detent_steps AS s
 CROSS JOIN detent_jobs AS j ON j.tenant = s.tenant AND j.step = s.id AND ({{j.parked}})
 LEFT JOIN detent_handed AS h ON h.seq = j.seq
 WHERE s.swept = 1 AND (h.until IS NULL OR h.until <= ?)

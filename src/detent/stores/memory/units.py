@@ -169,7 +169,8 @@ class Units:
         if unit.flow is not None:
             key = key_of(unit.flow.answer.flow.workflow)
             changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
-        self.follow(changes, [job for _, job in moved], now, unit.command_id)
+        heard = [job for before, job in moved if flows.is_heard(before, job)]
+        self.follow(changes, heard, now, unit.command_id)
 
     def _write_move(self, move: Move, now: int) -> None:
         key = key_of(move.job)

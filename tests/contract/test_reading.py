@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.stores.api import Body, Counted, Line, key_of
-from detent.stores.select import Filter, Page
+from detent.stores.select import FIRST_PAGE, Filter, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
@@ -125,18 +125,20 @@ async def test_workflows_are_found_newest_first_by_tenant_and_state(world: World
     draft = await world.make_flow("d", w.stages("d-s"), draft=True)
     await world.must(world.make.flowing(await world.flow("a"), w.Abort()))
 
-    async def found(*chosen: str | None, page: Page = Page()) -> list[tuple[str, str]]:  # noqa: B008
-        return [key_of(one) for one in await world.store.find_workflows(*chosen, page)]
+    async def found(
+        tenant: str | None, state: str | None, page: Page = FIRST_PAGE
+    ) -> list[tuple[str, str]]:
+        return [key_of(one) for one in await world.store.find_workflows(tenant, state, page)]
 
     assert await found(None, None) == [("", "d"), ("t", "c"), ("", "c"), ("t", "b"), ("", "a")]
     assert await found("t", None) == [("t", "c"), ("t", "b")]
     assert await found(None, "aborted") == [("", "a")]
     assert await found("t", "created") == []
     assert await found(None, "created") == [key_of(draft.workflow)]
-    assert await found(None, None, page=Page(2)) == [("", "d"), ("t", "c")]
-    assert await found(None, None, page=Page(2, ("t", "c"))) == [("", "c"), ("t", "b")]
-    assert await found(None, "pending", page=Page(9, ("", "c"))) == [("t", "b")]
-    assert await found(None, None, page=Page(0)) == []
+    assert await found(None, None, Page(2)) == [("", "d"), ("t", "c")]
+    assert await found(None, None, Page(2, ("t", "c"))) == [("", "c"), ("t", "b")]
+    assert await found(None, "pending", Page(9, ("", "c"))) == [("t", "b")]
+    assert await found(None, None, Page(0)) == []
 
 
 async def test_workflows_are_answered_in_the_order_of_the_keys(world: World) -> None:

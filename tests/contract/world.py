@@ -78,7 +78,7 @@ class World:
         self, name: str, steps: Sequence[w.StepPlan], *new: New, **more: Any
     ) -> w.Flow:
         """A new workflow; the new jobs name its steps."""
-        jobs = Counter(one.job.step for one in new)
+        jobs = Counter(one.job.step or "" for one in new)
         command = w.Make(id=name, steps=tuple(steps), jobs=dict(jobs), **more)
         await self.must(self.make.flowing(None, command, *new))
         return await self.flow(name, more.get("tenant", ""))

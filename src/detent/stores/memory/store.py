@@ -19,7 +19,7 @@ from detent.stores import api
 from detent.stores.api import Due, Key, Record, Store, Stored, Unit, Want, key_of
 from detent.stores.clocks import need_time
 from detent.stores.memory.claims import Claims
-from detent.stores.memory.pruning import prune
+from detent.stores.memory.pruning import Pruning
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.units import Units
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -45,6 +45,7 @@ class MemoryStore:
         self._all = Tables()
         self._units = Units(self._all)
         self._claims = Claims(self._all, self._units)
+        self._pruning = Pruning(self._all)
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -169,7 +170,8 @@ class MemoryStore:
         tables.bell.ring()
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
-        return prune(self._tables(now), rules, now, limit)
+        self._tables(now)
+        return self._pruning.prune(rules, now, limit)
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         tables = self._tables()

@@ -12,11 +12,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle import seal
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import By, Made
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.retry import Verdict
+from detent.lifecycle.seal import Block
 from detent.stores.api import Body, Due, FlowMove, Move, New, Unit, Want
 
 SECOND = 1_000_000
@@ -63,6 +65,18 @@ def forged(new: New, **facts: Any) -> New:
     job = j.fold(events)
     assert job is not None
     return replace(new, job=job, events=events)
+
+
+def resealed(leaves: Sequence[bytes], blocks: Sequence[Block]) -> list[Block]:
+    """The chain over these leaves, cut as the given one is."""
+    chain: list[Block] = []
+    for block in blocks:
+        start = block.first_pos - 1
+        skipped = seal.skip_of(len(chain) + 1)
+        skip = chain[skipped - 1] if skipped else None
+        last = chain[-1] if chain else None
+        chain.append(seal.seal(leaves[start : start + block.count], last, skip))
+    return chain
 
 
 class Maker:

@@ -355,6 +355,10 @@ CALLS: dict[str, Callable[[World, int], Awaitable[object]]] = {
     "declare_lost": lambda world, now: world.store.declare_lost(["x"], now=now),
     "extend": lambda world, now: world.store.extend([("x", now)], now=now),
     "set_gates": lambda world, now: world.store.set_gates([], now=now),
+    "set_limits": lambda world, now: world.store.set_limits([], now=now),
+    "note": lambda world, now: world.store.note([], now=now),
+    "take_due_records": lambda world, now: world.store.take_due_records(now=now, limit=1),
+    "prune": lambda world, now: world.store.prune([], now=now),
 }
 
 

@@ -21,7 +21,16 @@ from detent.lifecycle.workflow import Accepted, Flow, Tally
 from detent.lifecycle.workflow.tally import NOTHING, Standing
 from detent.stores.shapes import FlowMove, Key
 
-__all__ = ["Changes", "Moved", "changes_of", "follow", "is_stale", "recalled", "touched_by"]
+__all__ = [
+    "Changes",
+    "Moved",
+    "changes_of",
+    "follow",
+    "is_heard",
+    "is_stale",
+    "recalled",
+    "touched_by",
+]
 
 Moved: TypeAlias = tuple[Standing | None, Job]
 """A job before and after a move; `None` for one that is new."""
@@ -29,11 +38,16 @@ Changes: TypeAlias = dict[Key, dict[str, Tally]]
 """By workflow and step, how the tallies change."""
 
 
+def is_heard(before: Standing | None, job: Job) -> bool:
+    """Whether its workflow hears of the move: it changes what a step counts."""
+    return job.workflow is not None and w.delta(before, job) != NOTHING
+
+
 def changes_of(moved: Iterable[Moved]) -> Changes:
     """What these moves change in the tallies of their steps."""
     changes: Changes = {}
     for before, job in moved:
-        if job.workflow is None or job.step is None:
+        if job.workflow is None or job.step is None or not is_heard(before, job):
             continue
         steps = changes.setdefault((job.tenant, job.workflow), {})
         steps[job.step] = steps.get(job.step, NOTHING) + w.delta(before, job)
@@ -52,12 +66,17 @@ def follow(flow: Flow, changes: Mapping[str, Tally], now: int, command_id: str) 
     for step, change in changes.items():
         tallies[step] = tallies.get(step, NOTHING) + change
     flow = msgspec.structs.replace(flow, tallies=tallies)
-    due = [
-        step for step in changes if w.needs_cascade(flow.workflow, flow.steps[step], tallies[step])
-    ]
+    due = [step for step, change in changes.items() if _follows(flow, step, change)]
     if not due:
         return Accepted(flow)
     return w.cascade(flow, due, now, w.Context(w.CASCADED_BY, command_id))
+
+
+def _follows(flow: Flow, step: str, change: Tally) -> bool:
+    """A step that was only asked about does not start a workflow that rests after a resume."""
+    if change == NOTHING:
+        return w.is_due(flow.steps[step], flow.tally(step))
+    return w.needs_cascade(flow.workflow, flow.steps[step], flow.tally(step))
 
 
 def recalled(flow: Flow, job: Job, now: int, command_id: str) -> j.Accepted | None:

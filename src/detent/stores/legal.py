@@ -11,7 +11,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import JOB, Job
 from detent.lifecycle.machine import Machine
 from detent.lifecycle.workflow import STEP, WORKFLOW, Flow, Step, Workflow
-from detent.stores.shapes import FlowMove, Key, Unit
+from detent.stores.shapes import FlowMove, Key, Unit, key_of, name_of
 
 __all__ = ["fault", "is_storable"]
 
@@ -30,9 +30,7 @@ def fault(
 def _faults(
     unit: Unit, has_ended: Callable[[Key], bool], flow_of: Callable[[Key], Flow | None]
 ) -> Iterator[str]:
-    jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
-    if len(jobs) != len({(job.tenant, job.id) for job in jobs}):
-        yield "a record stands twice in one unit"
+    yield from _doubles(unit)
     if not all(new.events for new in unit.new):
         yield "a record without a history"
     for move in unit.moves:
@@ -47,6 +45,19 @@ def _faults(
         yield from _flow_breaks(unit.flow)
     if not is_storable(unit):
         yield "a number beyond 64 bits, or a text that is no text"
+
+
+def _doubles(unit: Unit) -> Iterator[str]:
+    """Jobs, workflows and steps share the keys of their histories; small records have their own."""
+    records: list[Job | Workflow | Step] = [move.job for move in unit.moves]
+    records += [new.job for new in unit.new]
+    if unit.flow is not None:
+        flow = unit.flow.answer.flow
+        records += [flow.workflow, *flow.steps.values()]
+    if len(records) != len({(record.tenant, record.id) for record in records}):
+        yield "a record stands twice in one unit"
+    if len(unit.puts) != len({name_of(record) for record in unit.puts}):
+        yield "a small record stands twice in one unit"
 
 
 def _breaks(
@@ -77,8 +88,8 @@ def _homeless(
             yield f"{job.id} names a workflow without a step, or a step without a workflow"
         return
     moved = None if move is None else move.answer.flow
-    is_moved = moved is not None and moved.workflow.id == job.workflow
-    flow = moved if is_moved else flow_of((job.tenant, job.workflow))
+    key = (job.tenant, job.workflow)
+    flow = moved if moved is not None and key_of(moved.workflow) == key else flow_of(key)
     step = None if flow is None else flow.steps.get(job.step)
     if step is None or step.ended_at is not None:
         yield f"{job.id} names a step that is not there or has ended"
@@ -100,6 +111,8 @@ def _flow_breaks(move: FlowMove) -> Iterator[str]:
         yield from _breaks(record, own, version, ended)
     if left:
         yield f"{left[0].record} is no part of {after.workflow.id}"
+    if before is not None and not before.steps.keys() <= after.steps.keys():
+        yield f"a step of {after.workflow.id} is gone"
 
 
 def is_storable(value: object) -> bool:

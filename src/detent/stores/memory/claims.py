@@ -49,22 +49,22 @@ class Claims:
         left = [one for one in self._tables.jobs.values() if self._fits(one, want)]
         granted: list[Stored] = []
         moved: list[flows.Moved] = []
-        free: list[int] = []
+        kept_back: list[Stored] = []
         while left and len(granted) < len(want.leases):
             stored = min(left, key=lambda one: self._turn(one, want))
             left.remove(stored)
             answer = self._answer(stored, want.leases[len(granted)], want, now)
             if not isinstance(answer, j.Accepted):
                 continue
-            blocked = [one for one in self._limits_of(stored) if not self._room(one, now)]
-            if blocked:
-                free += self._free_at(blocked, now)
+            if self._full(stored, now):
+                kept_back.append(stored)
                 continue
             granted.append(self._take(stored, answer, want, now))
             moved.append((stored.job, answer.job))
         self._units.follow(flows.changes_of(moved), [], now, want.command_id)
         is_short = len(granted) < len(want.leases)
-        at = min(free, default=None) if is_short else None
+        free = [self._free_at(one, now) for one in kept_back if is_short]
+        at = min((at for at in free if at is not None), default=None)
         return api.Claimed(tuple(granted), retry_at=at)
 
     def _fits(self, stored: Stored, want: Want) -> bool:
@@ -125,10 +125,11 @@ class Claims:
         found = self.limited(name)
         return found.row.limit or limits.Limit(), found.used, found.active
 
-    def _free_at(self, blocked: list[Named], now: int) -> list[int]:
-        """When time alone has made room under all of these limits, if it does."""
-        ends = [limits.free_at(*self._use(one), now) for one in blocked]
-        return [max(end for end in ends if end is not None)] if None not in ends else []
+    def _full(self, stored: Stored, now: int) -> list[Named]:
+        """The limits that keep the job back."""
+        return [one for one in self._limits_of(stored) if not limits.room(*self._use(one), now)]
 
-    def _room(self, name: Named, now: int) -> int:
-        return limits.room(*self._use(name), now)
+    def _free_at(self, stored: Stored, now: int) -> int | None:
+        """When all that keeps it back is over; `None` if time alone does not do it."""
+        ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
+        return max((end for end in ends if end is not None), default=None) if all(ends) else None

@@ -20,7 +20,7 @@ from detent.stores.api import Due, Key, Record, Store, Stored, Unit, Want, key_o
 from detent.stores.bounds import need_size, need_time
 from detent.stores.legal import is_storable
 from detent.stores.memory.claims import Claims
-from detent.stores.memory.pruning import prune
+from detent.stores.memory.pruning import Pruning
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.units import Units
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -46,6 +46,7 @@ class MemoryStore:
         self._all = Tables()
         self._units = Units(self._all)
         self._claims = Claims(self._all, self._units)
+        self._pruning = Pruning(self._all)
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -183,7 +184,8 @@ class MemoryStore:
         tables.bell.ring()
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
-        return prune(self._tables(now), rules, now, limit)
+        self._tables(now)
+        return self._pruning.prune(rules, now, limit)
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         tables = self._tables()

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
-from detent.lifecycle.job.table import JobEvent
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
 from detent.stores.fences import is_alive, is_over
@@ -66,7 +65,8 @@ class Units:
         return api.Own() if self._is_own(unit, key) else api.Stale(key, stored.job)
 
     def _is_own(self, unit: Unit, key: Key) -> bool:
-        return any(event.command_id == unit.command_id for event in self._tables.events[key])
+        events = self._tables.events.get(key, ())
+        return any(event.command_id == unit.command_id for event in events)
 
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         """The third fence: renewal moves no version, so the row itself is looked at again."""
@@ -91,7 +91,7 @@ class Units:
         if not flows.is_stale(unit.flow, stored):
             return None
         steps = [] if stored is None else [(key[0], step) for step in stored.steps]
-        is_own = any(self._is_own(unit, one) for one in [key, *steps])
+        is_own = any(self._is_own(unit, one) for one in [key, *steps]) or self._is_born(unit)
         return api.Own() if is_own else api.StaleFlow(key, stored)
 
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
@@ -100,8 +100,13 @@ class Units:
             if record.version == (stored.version if stored else 0) + 1:
                 continue
             is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
+            is_own = is_own or self._is_born(unit)
             return api.Own() if is_own else api.StaleRecord(record, stored)
         return None
+
+    def _is_born(self, unit: Unit) -> bool:
+        """A job that came with the unit tells that it was committed, whatever went on since."""
+        return any(self._is_own(unit, key_of(new.job)) for new in unit.new)
 
     # --- step: what must be the only one of its kind --------------------------------------------
 
@@ -148,7 +153,8 @@ class Units:
         if unit.flow is not None:
             self._write_flow(unit.flow.answer)
         for move in unit.moves:
-            moved.append((self._tables.jobs[key_of(move.job)].job, move.job))
+            if move.events:
+                moved.append((self._tables.jobs[key_of(move.job)].job, move.job))
             self._write_move(move, now)
         for new in unit.new:
             moved.append((None, new.job))
@@ -161,7 +167,8 @@ class Units:
         if unit.flow is not None:
             key = key_of(unit.flow.answer.flow.workflow)
             changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
-        self.follow(changes, [job for _, job in moved], now, unit.command_id)
+        heard = [job for before, job in moved if flows.is_heard(before, job)]
+        self.follow(changes, heard, now, unit.command_id)
 
     def _write_move(self, move: Move, now: int) -> None:
         key = key_of(move.job)
@@ -176,7 +183,7 @@ class Units:
             failures=(*before.failures, move.failure) if move.failure else before.failures,
             checkpoint=before.checkpoint if move.checkpoint is None else move.checkpoint,
         )
-        if any(event.name == JobEvent.ERASED for event in move.events):
+        if self._tables.jobs[key].job.erased_at is not None:
             self._erase(key)
         self.after_write(before.job, self._tables.jobs[key].job, move.events, now)
         for line in move.lines:
@@ -189,7 +196,7 @@ class Units:
         return min((at for at in (move.wake_at, until) if at is not None), default=None)
 
     def _erase(self, key: Key) -> None:
-        """Nothing of what the job was about is left, and nothing of what it said."""
+        """Nothing is left of what the job was about or said, and no later move brings any."""
         job, body = self._tables.jobs[key].job, self._tables.jobs[key].body
         self._tables.jobs[key] = Stored(
             job, api.Body(body.type, "null", key=body.key, retry=body.retry)
@@ -232,7 +239,8 @@ class Units:
         for key in sorted(changes):
             answer = flows.follow(self._tables.flows[key], changes[key], now, command_id)
             self._write_flow(answer)
-            self._tables.flows[key] = answer.flow
+            tallies = {step: tally for step, tally in answer.flow.tallies.items() if tally.total}
+            self._tables.flows[key] = replace(answer.flow, tallies=tallies)
             for job in jobs:
                 if (job.tenant, job.workflow) == key:
                     self._recall(job, now, command_id)

@@ -107,7 +107,7 @@ class _Claim:
         self._quotas.save()
         self._turns.save()
         is_short = len(self._taken) < len(self._want.leases)
-        retry_at = min(self._quotas.free, default=None) if is_short else None
+        retry_at = self._quotas.free_at if is_short else None
         return Claimed(tuple(self._taken), retry_at=retry_at)
 
     def _chosen(self, queues: Sequence[str]) -> list[int]:

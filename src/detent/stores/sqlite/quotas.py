@@ -22,19 +22,29 @@ class Quotas:
         self._now = now
         self._met: dict[_Name, tuple[Limit, Used, int] | None] = {}
         self._spent: set[_Name] = set()
-        self.free: list[int] = []
+        self._kept_back: list[Lane] = []
 
     def has_room(self, lane: Lane) -> bool:
-        """Whether one more job of this lane may start; if not, when time alone will let it."""
-        if not self._tx.known.has_limits:
+        """Whether one more job of this lane may start."""
+        if not self._tx.known.has_limits or not self._full(lane):
             return True
-        use = [self._use(name) for name in _names(lane)]
-        met = [one for one in use if one is not None]
-        blocked = [one for one in met if not limits.room(*one, self._now)]
-        ends = [limits.free_at(*one, self._now) for one in blocked]
-        if blocked and None not in ends:
-            self.free.append(max(end for end in ends if end is not None))
-        return not blocked
+        self._kept_back.append(lane)
+        return False
+
+    @property
+    def free_at(self) -> int | None:
+        """When time alone lets the first of those in that had no room."""
+        free = [self._free_at(lane) for lane in self._kept_back]
+        return min((at for at in free if at is not None), default=None)
+
+    def _free_at(self, lane: Lane) -> int | None:
+        ends = [limits.free_at(*one, self._now) for one in self._full(lane)]
+        return max((end for end in ends if end is not None), default=None) if all(ends) else None
+
+    def _full(self, lane: Lane) -> list[tuple[Limit, Used, int]]:
+        """The limits that keep jobs of this lane back."""
+        met = [one for name in _names(lane) if (one := self._use(name)) is not None]
+        return [one for one in met if not limits.room(*one, self._now)]
 
     def spend(self, lane: Lane) -> None:
         """One job of this lane starts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,7 +11,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
 from detent.stores import api, flows
-from detent.stores.api import Idempotency, Move, New, Outcome, Unique, Unit, key_of, name_of
+from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit, key_of, name_of
 from detent.stores.fences import is_alive, is_over
 from detent.stores.legal import fault, is_storable
 from detent.stores.siblings import Siblings
@@ -90,8 +91,13 @@ class Units:
         if not flows.is_stale(unit.flow, stored):
             return None
         steps = [] if stored is None else [(key[0], step) for step in stored.steps]
-        is_own = any(self._known.has_moved(one, unit.command_id) for one in [key, *steps])
+        born = [key_of(new.job) for new in unit.new]
+        is_own = self._has_moved(unit, [key, *steps, *born])
         return api.Own() if is_own else api.StaleFlow(key, stored)
+
+    def _has_moved(self, unit: Unit, keys: Sequence[Key]) -> bool:
+        """What came with the unit tells that it was committed, whatever went on since."""
+        return any(self._known.has_moved(key, unit.command_id) for key in keys)
 
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         for record in unit.puts:
@@ -99,6 +105,7 @@ class Units:
             if record.version == (stored.version if stored else 0) + 1:
                 continue
             is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
+            is_own = is_own or self._has_moved(unit, [key_of(new.job) for new in unit.new])
             return api.Own() if is_own else api.StaleRecord(record, stored)
         return None
 

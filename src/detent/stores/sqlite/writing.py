@@ -9,7 +9,6 @@ import msgspec
 
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job, JobState
-from detent.lifecycle.job.table import JobEvent
 from detent.stores import flows
 from detent.stores.api import Body, Key, Move, New, Record, Unit, key_of, name_of
 from detent.stores.sqlite import rows
@@ -51,7 +50,8 @@ class Writing:
         if unit.flow is not None:
             self._write_flow(unit.flow.answer)
         for move in unit.moves:
-            moved.append((self._stood(key_of(move.job)), move.job))
+            if move.events and move.job.step is not None:
+                moved.append((self._stood(key_of(move.job)), move.job))
             self._write_move(move, now)
         for new in unit.new:
             moved.append((None, new.job))
@@ -63,7 +63,8 @@ class Writing:
             key = key_of(unit.flow.answer.flow.workflow)
             changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
         if changes:
-            self.follow(changes, [job for _, job in moved], now, unit.command_id)
+            heard = [job for before, job in moved if flows.is_heard(before, job)]
+            self.follow(changes, heard, now, unit.command_id)
 
     def gated(self, job: Job) -> int:
         """Whether the job stands in a step that lets nobody in; 1 or 0, as the column has it."""
@@ -74,11 +75,8 @@ class Writing:
 
     # --- jobs ---------------------------------------------------------------------------------
 
-    def _stood(self, key: Key) -> _Stood | None:
-        """Asked only for jobs of a workflow; the tally of others is nobody's."""
+    def _stood(self, key: Key) -> _Stood:
         head = self._known.must(key)
-        if head.step is None:
-            return None
         previous = None if head.previous is None else JobState(head.previous)
         return _Stood(JobState(head.state), previous, head.attempt)
 
@@ -95,8 +93,9 @@ class Writing:
             pending.add("job_rearm", wake_at, head.seq, move.version)
         if pending.has_handed:
             pending.add("unhand", head.seq)
-        self._write_beside(head.seq, move)
-        if any(event.name == JobEvent.ERASED for event in move.events):
+        if job.erased_at is None:
+            self._write_beside(head.seq, move)
+        elif head.erased_at is None:
             self._erase(head.seq, job)
 
     def _in_time(self, head: Head, move: Move) -> int | None:
@@ -135,7 +134,7 @@ class Writing:
             pending.add("checkpoint_put", seq, move.checkpoint)
         if move.meta is not None:
             pending.add("meta_put", move.meta, seq)
-        for line in move.lines if move.job.erased_at is None else ():
+        for line in move.lines:
             pending.add("log_insert", seq, pending.next_cursor(seq), line.at, line.level, line.text)
 
     def _erase(self, seq: int, job: Job) -> None:
@@ -229,10 +228,12 @@ class Writing:
                     self._recall(key, job, now, command_id)
 
     def _write_tallies(self, key: Key, flow: w.Flow, steps: Iterable[str]) -> None:
-        self._pending.flows[key] = flow
+        """A step without jobs has none."""
+        tallies = {step: tally for step, tally in flow.tallies.items() if tally.total}
+        self._pending.flows[key] = msgspec.structs.replace(flow, tallies=tallies)
         for step in steps:
-            if step in flow.tallies:
-                self._pending.add("step_tally", _encode(flow.tallies[step]).decode(), key[0], step)
+            text = _encode(tallies[step]).decode() if step in tallies else None
+            self._pending.add("step_tally", text, key[0], step)
 
     def _recall(self, key: Key, job: Job, now: int, command_id: str) -> None:
         flow = self._known.flow_of(*key)

@@ -11,7 +11,7 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Body, Counted, Key, Line, key_of
+from detent.stores.api import Body, Counted, Key, Line, Rejected, key_of
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
@@ -159,7 +159,7 @@ async def test_a_page_may_begin_after_a_job_that_is_not_there(world: World) -> N
 async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None:
     await world.push(id="a", body=Body("x", key="k", tags=("red", "blue")))
     await world.push(id="b", body=Body("x", key="K", tags=("blue", "re")))
-    await world.push(id="c", body=Body("x", key="", tags=("",)))
+    await world.push(id="c", body=Body("x", tags=("",)))
     new = [
         world.make.new(id=name, workflow="w", step=step, body=Body("x", key="k", tags=("red",)))
         for name, step in [("d", "s"), ("e", "s"), ("f", "t")]
@@ -170,7 +170,7 @@ async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None
         return "".join(stored.job.id for stored in await world.store.find(Filter(**chosen)))
 
     assert await found(key="k") == "feda"
-    assert await found(key="") == "c"
+    assert await found(key="") == ""
     assert await found(tag="blue") == "ba"
     assert await found(tag="red") == "feda"
     assert await found(tag="") == "c"
@@ -180,6 +180,11 @@ async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None
     assert await found(step="t") == "f"
     assert await found(workflow="s") == ""
     assert await found(workflow="w", tenant="t2") == ""
+
+
+async def test_a_key_without_a_character_is_none(world: World) -> None:
+    [outcome] = await world.commit(world.make.pushed(body=Body("x", key="")))
+    assert isinstance(outcome, Rejected)
 
 
 async def test_filters_and_pages_go_together(world: World) -> None:

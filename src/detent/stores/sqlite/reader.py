@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import islice
 
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.stores.api import Counted, Fed, Key, Logged, Stored
 from detent.stores.select import Filter, Page
@@ -22,8 +23,10 @@ __all__ = [
     "find",
     "get",
     "held_by",
+    "histories",
     "history",
     "keys",
+    "leases",
     "log_tail",
     "logs",
 ]
@@ -85,6 +88,17 @@ def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
 def history(connection: _Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
     return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
+
+
+def histories(connection: _Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
+    """The same for many records, each event at its position."""
+    return [[rows.fed_of(row) for row in connection.execute(SQL["history"], key)] for key in wanted]
+
+
+def leases(connection: _Connection, wanted: Sequence[str]) -> list[Lease | None]:
+    """The rows of these wire leases, in order."""
+    found = (connection.execute(SQL["lease"], (one,)).fetchone() for one in wanted)
+    return [Lease(row[0]) if row else None for row in found]
 
 
 def feed(connection: _Connection, after: int, limit: int) -> list[Fed]:

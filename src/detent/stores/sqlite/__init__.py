@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detent.stores.sqlite.migrate import migrate, pending
 from detent.stores.sqlite.store import SqliteStore, connect
 
-__all__ = ["SqliteStore", "connect"]
+__all__ = ["SqliteStore", "connect", "migrate", "pending"]

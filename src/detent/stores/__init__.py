@@ -16,7 +16,7 @@ from detent import errors
 from detent.stores.api import Store
 from detent.stores.migrations import Migration
 
-__all__ = ["SCHEMES", "Store", "migrate", "open", "pending"]
+__all__ = ["SCHEMES", "Store", "open", "pending_migrations", "run_migrations"]
 
 SCHEMES = {
     "memory": "detent.stores.memory",
@@ -32,14 +32,14 @@ def open(url: str, *, clock: Callable[[], int] | None = None) -> Store:  # noqa:
     return store
 
 
-def pending(url: str) -> Sequence[Migration]:
+def pending_migrations(url: str) -> Sequence[Migration]:
     """The migrations that the tables at this address still need; nothing is changed."""
-    return _of_tables("pending", url)
+    return _of_tables("pending_migrations", url)
 
 
-def migrate(url: str) -> Sequence[Migration]:
+def run_migrations(url: str) -> Sequence[Migration]:
     """Bring the tables at this address up to date; the migrations that were run."""
-    return _of_tables("migrate", url)
+    return _of_tables("run_migrations", url)
 
 
 def _of_tables(name: str, url: str) -> Sequence[Migration]:

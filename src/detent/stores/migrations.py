@@ -52,14 +52,14 @@ class Migrations(Protocol):
     A store that has no tables offers neither function.
     """
 
-    def pending(self, url: str) -> Sequence[Migration]:
+    def pending_migrations(self, url: str) -> Sequence[Migration]:
         """What would be run, oldest first. Changes and creates nothing.
 
         `SchemaAhead` when the tables no longer admit this code.
         """
         ...
 
-    def migrate(self, url: str) -> Sequence[Migration]:
+    def run_migrations(self, url: str) -> Sequence[Migration]:
         """Run what is pending, in one transaction; what was run. Of two at once, one does it."""
         ...
 

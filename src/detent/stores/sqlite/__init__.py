@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detent.stores.sqlite.migrate import migrate, pending
+from detent.stores.sqlite.migrate import pending_migrations, run_migrations
 from detent.stores.sqlite.store import SqliteStore, connect
 
-__all__ = ["SqliteStore", "connect", "migrate", "pending"]
+__all__ = ["SqliteStore", "connect", "pending_migrations", "run_migrations"]

@@ -19,13 +19,13 @@ from detent.stores.sqlite.legality import fill
 from detent.stores.sqlite.statements import MIGRATIONS, SQL, split
 from detent.stores.sqlite.turns import Turns
 
-__all__ = ["KNOWN", "bring_up_to_date", "migrate", "pending"]
+__all__ = ["KNOWN", "bring_up_to_date", "pending_migrations", "run_migrations"]
 
 KNOWN = MIGRATIONS[-1].version
 """The newest version of the tables that this code has heard of."""
 
 
-def pending(url: str) -> Sequence[Migration]:
+def pending_migrations(url: str) -> Sequence[Migration]:
     """What opening this file would run first, as complete SQL. No file is made."""
     path = place.path_of(url)
     need_version()
@@ -33,7 +33,7 @@ def pending(url: str) -> Sequence[Migration]:
     return [_complete(one) for one in missing(MIGRATIONS, tables)]
 
 
-def migrate(url: str) -> Sequence[Migration]:
+def run_migrations(url: str) -> Sequence[Migration]:
     """Run it, when this process has its turn; what was run."""
     path = place.path_of(url)
     need_version()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
+from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
@@ -38,6 +39,9 @@ def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
     numbers = [connection.execute(SQL["seq"], key).fetchone() for key in wanted]
     found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
+    for key, number in zip(wanted, numbers, strict=True):
+        if number and number[0] not in found:
+            raise StoreCorrupt(f"the record of {key[1]} has no body", tenant=key[0], id=key[1])
     return [found[number[0]] if number else None for number in numbers]
 
 

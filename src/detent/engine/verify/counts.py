@@ -44,12 +44,14 @@ class Recount:
         self._store, self._said, self._tenant = store, said, tenant
         self._pos = said.before
         self._counts: Counter[_Lane] = Counter()
+        self._newest: Counter[_Lane] = Counter()
 
     def take(self, history: Sequence[Fed]) -> None:
-        """A job, where it stood at the position that the recount is for."""
-        lane = _lane(history, self._pos)
-        if lane is not None:
-            self._counts[lane] += 1
+        """A job, where it stood at the position that the recount is for, and where it stands."""
+        for counts, events in ((self._counts, _until(history, self._pos)), (self._newest, history)):
+            lane = _lane(events)
+            if lane is not None:
+                counts[lane] += 1
 
     async def findings(self) -> list[Finding]:
         """The lanes that are counted wrong. A feed that lags behind gets time to catch up."""
@@ -61,7 +63,12 @@ class Recount:
         return [self._wrong(lane) for lane in sorted(self._differing())]
 
     async def _is_right(self) -> bool:
-        """Whether what was said is true at any position from its `before` to its `after`."""
+        """Whether what was said is true at any position from its `before` to its `after`.
+
+        Or true of everything there is, where nobody takes events into the feed just now.
+        """
+        if self._said.counts == self._newest:
+            return True
         await self._advance(self._said.before)
         is_right = not self._differing()
         while not is_right and self._pos < self._said.after:
@@ -80,7 +87,8 @@ class Recount:
         if self._tenant not in (None, key[0]):
             return
         [history] = await self._store.histories([key])
-        for lane, change in ((_lane(history, fed.pos - 1), -1), (_lane(history, fed.pos), 1)):
+        for pos, change in ((fed.pos - 1, -1), (fed.pos, 1)):
+            lane = _lane(_until(history, pos))
             if lane is not None:
                 self._counts[lane] += change
 
@@ -95,12 +103,15 @@ class Recount:
         return Finding(Check.COUNT, f"{where} has {counted} jobs {state}, but {said} are counted")
 
 
-def _lane(history: Sequence[Fed], pos: int) -> _Lane | None:
-    """Tenant, queue and state after the events up to a position, by what the events say alone."""
+def _until(history: Sequence[Fed], pos: int) -> list[Fed]:
+    return [fed for fed in history if 0 < fed.pos <= pos]
+
+
+def _lane(events: Sequence[Fed]) -> _Lane | None:
+    """Tenant, queue and state after these events, by what the events say alone."""
     queue = state = None
-    for fed in history:
-        if 0 < fed.pos <= pos:
-            queue, state = fed.event.queue or queue, fed.event.target or state
+    for fed in events:
+        queue, state = fed.event.queue or queue, fed.event.target or state
     if queue is None or state is None:
         return None
-    return history[0].event.tenant, queue, state
+    return events[0].event.tenant, queue, state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from itertools import pairwise
 
 from detent.engine.verify.finding import Check, Finding
@@ -48,15 +48,18 @@ async def differences(
     store: ReadStore, sums: Sums, end: int, tenant: str | None
 ) -> AsyncIterator[Finding]:
     """What stands on one side only, found by a second look at the records whose sums differ."""
-    async for page, _ in pages(store, 0, end):
-        doubted = [fed for fed in page if _is_doubted(fed, sums, tenant)]
-        for finding in await _not_in_histories(store, doubted):
-            yield finding
-    async for some, _ in lives(store, tenant):
+    listed: set[Key] = set()
+    async for some, unreadable in lives(store, tenant):
         for life in some:
             if sums.differ_for(life.key):
+                listed.add(life.key)
                 for finding in await _not_in_feed(store, life, end):
                     yield finding
+        listed.update(one.key for one in unreadable if one.key is not None)
+    async for page, _ in pages(store, 0, end):
+        doubted = [fed for fed in page if _is_doubted(fed, sums, tenant)]
+        for finding in await _not_in_histories(store, doubted, listed):
+            yield finding
 
 
 async def _is_more(
@@ -93,17 +96,18 @@ def _is_doubted(fed: Fed, sums: Sums, tenant: str | None) -> bool:
     return tenant in (None, event.tenant) and sums.differ_for((event.tenant, event.record))
 
 
-async def _not_in_histories(store: ReadStore, doubted: Sequence[Fed]) -> list[Finding]:
+async def _not_in_histories(
+    store: ReadStore, doubted: Sequence[Fed], listed: Collection[Key]
+) -> list[Finding]:
     keys = list(dict.fromkeys(_key(fed) for fed in doubted))
     try:
-        records, histories = await store.get(keys), await store.histories(keys)
+        histories = await store.histories(keys)
     except StoreCorrupt:
         return []  # Whatever cannot be read was found already.
-    there = {key for key, stored in zip(keys, records, strict=True) if stored is not None}
     known = {(one.pos, one.event) for history in histories for one in history}
     found = []
     for fed in doubted:
-        if _key(fed) not in there:
+        if _key(fed) not in listed:
             found.append(_on_one_side(fed, "the feed has it, but there is no such record"))
         elif (fed.pos, fed.event) not in known:
             found.append(_on_one_side(fed, "the feed has it, but its history has not"))

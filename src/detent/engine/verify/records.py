@@ -22,15 +22,12 @@ class Life(NamedTuple):
     key: Key
     job: Job | None
     history: Sequence[Fed]
+    past: Sequence[Fed]
+    """What had happened when the record was read."""
 
     @property
     def version(self) -> int:
         return 0 if self.job is None else self.job.version
-
-    @property
-    def past(self) -> list[Fed]:
-        """What had happened when the record was read."""
-        return [fed for fed in self.history if fed.event.version <= self.version]
 
 
 async def lives(
@@ -69,18 +66,26 @@ async def _together(store: ReadStore, keys: Sequence[Key]) -> list[Life]:
     records = await store.get(keys)
     histories = await store.histories(keys)
     return [
-        Life(key, None if stored is None else stored.job, history)
+        _life(key, None if stored is None else stored.job, history)
         for key, stored, history in zip(keys, records, histories, strict=True)
     ]
 
 
+def _life(key: Key, job: Job | None, history: Sequence[Fed]) -> Life:
+    version = 0 if job is None else job.version
+    is_longer = len(history) > version or (history and history[-1].event.version > version)
+    past = [fed for fed in history if fed.event.version <= version] if is_longer else history
+    return Life(key, job, history, past)
+
+
 def _judged(life: Life) -> Finding | None:
     """The record against its past. They were committed together: nothing excuses a difference."""
-    past, versions = life.past, [fed.event.version for fed in life.past]
+    past = life.past
     if life.job is None:
         return None
-    if not past or versions[-1] < life.version:
-        ends = f"its history ends at version {versions[-1]}" if past else "it has no history"
+    last = past[-1].event.version if past else 0
+    if last < life.version:
+        ends = f"its history ends at version {last}" if past else "it has no history"
         why = f"the record is at version {life.version}, but {ends}"
         return Finding(Check.HISTORY, why, life.key, life.version)
     try:

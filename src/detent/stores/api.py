@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.limits import Limit, Used
@@ -232,6 +233,17 @@ class ReadStore(Protocol):
 
     async def history(self, key: Key) -> Sequence[Event]:
         """All events of a record, oldest first."""
+        ...
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
+        """The same for many records at once, in order, each event at its position in the feed.
+
+        A position of 0 means that the feed has not taken the event in yet.
+        """
+        ...
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        """The rows of these wire leases, in order; `None` for one that has ended."""
         ...
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[Fed]:

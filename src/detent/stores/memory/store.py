@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from detent.errors import BadUrl, StoreClosed
 from detent.lifecycle import seal
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
@@ -261,6 +262,14 @@ class MemoryStore:
 
     async def history(self, key: Key) -> Sequence[Event]:
         return list(self._tables().events.get(key, ()))
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
+        feed = self._tables().feed
+        return [[f for f in feed if (f.event.tenant, f.event.record) == key] for key in keys]
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        known = self._tables().leases
+        return [Lease(known[one]) if one in known else None for one in leases]
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
         return _after(((fed.pos, fed) for fed in self._tables().feed), after, limit)

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
+from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
@@ -44,8 +46,10 @@ __all__ = [
     "flows",
     "get",
     "held_by",
+    "histories",
     "history",
     "keys",
+    "leases",
     "leaves",
     "limits",
     "log_tail",
@@ -62,6 +66,9 @@ def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
     numbers = [_seq(connection, key) for key in wanted]
     found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
+    for key, number in zip(wanted, numbers, strict=True):
+        if number and number[0] not in found:
+            raise StoreCorrupt(f"the record of {key[1]} has no body", tenant=key[0], id=key[1])
     return [found[number[0]] if number else None for number in numbers]
 
 
@@ -146,6 +153,17 @@ def history(connection: _Connection, key: Key) -> list[Event]:
     if not is_storable(key):
         return []
     return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
+
+
+def histories(connection: _Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
+    """The same for many records, each event at its position."""
+    return [[rows.fed_of(row) for row in connection.execute(SQL["history"], key)] for key in wanted]
+
+
+def leases(connection: _Connection, wanted: Sequence[str]) -> list[Lease | None]:
+    """The rows of these wire leases, in order."""
+    found = (connection.execute(SQL["lease"], (one,)).fetchone() for one in wanted)
+    return [Lease(row[0]) if row else None for row in found]
 
 
 def feed(connection: _Connection, after: int, limit: int) -> list[Fed]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
+from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
@@ -32,6 +33,8 @@ __all__ = [
 ]
 
 _Row = Sequence[Any]
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, msgspec.MsgspecError)
+"""What comes of a row that we have not written, or that was changed since."""
 _FIELDS: Final = Job.__struct_fields__
 _STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
     _FIELDS.index(name)
@@ -164,9 +167,13 @@ def event_row(event: Event) -> tuple[Any, ...]:
 def event_of(row: _Row) -> Event:
     """The event of a row that begins with its position; equal to the one that was written."""
     values = list(row[1:-1])
-    values[7] = _ACTORS[values[7]]
-    if row[-1] is not None:
-        values += astuple(_decode_rest(row[-1]))
+    try:
+        values[7] = _ACTORS[values[7]]
+        if row[-1] is not None:
+            values += astuple(_decode_rest(row[-1]))
+    except _UNREADABLE as error:
+        why = f"the event at position {row[0]} of the feed cannot be read ({error!r})"
+        raise StoreCorrupt(why, pos=row[0]) from error
     return Event(*values)
 
 
@@ -178,9 +185,13 @@ def fed_of(row: _Row) -> Fed:
 def job_of(row: _Row) -> Job:
     """The record of a row of the view `detent_stored`."""
     values = list(row[1:_JOB_END])
-    values[_STATE] = _STATES[values[_STATE]]
-    values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
-    values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    try:
+        values[_STATE] = _STATES[values[_STATE]]
+        values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
+        values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    except _UNREADABLE as error:
+        why = f"the record of {row[2]} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
     values[_HELD] = bool(values[_HELD])
     values[_WIRE] = bool(values[_WIRE])
     return Job(*values)
@@ -190,15 +201,15 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     """Everything a reader is shown, from a row of the view `detent_stored` and its failures."""
     wake_at, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
     result, checkpoint, at, attempt, percent, text, _ = beside
-    body = Body(
-        kind,
-        payload,
-        meta,
-        _decode_tags(tags) if tags else (),
-        _decode_retry(retry) if retry else _DEFAULT_RETRY,
-        schema,
-        key,
-    )
+    try:
+        parts = (
+            _decode_tags(tags) if tags else (),
+            _decode_retry(retry) if retry else _DEFAULT_RETRY,
+        )
+    except _UNREADABLE as error:
+        why = f"the body of {row[2]} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
+    body = Body(kind, payload, meta, *parts, schema, key)
     note = None if at is None else Note(at, attempt, percent, text)
     return Stored(job_of(row), body, wake_at, result, failures, note, checkpoint)
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
@@ -220,6 +221,12 @@ class SqliteStore:
 
     async def history(self, key: Key) -> Sequence[Event]:
         return await self._reading().read(reader.history, key)
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
+        return await self._reading().read(reader.histories, keys)
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        return await self._reading().read(reader.leases, leases)
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
         return await self._reading().read(reader.feed, after, limit)

@@ -11,25 +11,35 @@ from pathlib import Path
 import pytest
 
 from detent import stores
+from detent.stores.select import Filter
 from detent.stores.sqlite.statements import SQL, split
 from tests.sqlite.processes import url_of
 
 HOT = (
     # commit
     *("head", "last_seq", "job_move", "job_rearm", "is_own", "unique_holders", "unique_of"),
-    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand"),
+    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand", "last_pos"),
+    *("record", "record_drop", "workflow", "steps", "step_tally", "step_flips", "step_sweep"),
+    *("lane_drop", "meta_put", "tags_of", "tag_drop", "erase_body", "erase_logs", "erase_failures"),
     # claim
     *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "stored_seqs", "failures"),
+    *("flipping", "flip", "flipped", "gate_job", "limit", "limit_use", "limits", "held_in_queue"),
+    *("held_of_key", "served", "served_latest"),
     # due
     "worker_lose",
     *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "wake_earlier"),
+    *("swept_due", "swept_emptied", "is_swept", "records_due", "record_hold"),
+    # retention
+    *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
+    *("empty_workflows", "step_ids", "forget_steps", "forget_workflow"),
     # reading
+    *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
 _SCAN = re.compile(r"SCAN (?!json_each|CONSTANT)\w+")
 # Walks in the order of the table itself, from its end, and stops after one row.
-_MAY_SCAN = {"block_last"}
+_MAY_SCAN = {"block_last", "last_pos", "sealed"}
 FINISHED, LIVE = 200_000, 50_000
 
 
@@ -105,10 +115,10 @@ def grow(database: sqlite3.Connection, state: str, first: int, number: int) -> N
 
 
 def costs(database: sqlite3.Connection) -> dict[str, int]:
-    lane = ("", "default", "type1", "python", 0)
+    lane = ("", "default", "pull", "type1", "python", None, 0)
     return {
         "head": steps(database, "head", "", "job-00000001"),
-        "lanes": steps(database, "lanes", "", "default"),
+        "lanes": steps(database, "lanes", "", "default", "pull"),
         "lane": steps(database, "lane", *lane),
         "due": steps(database, "due", 10**9, 10),
         "history": steps(database, "history", "", "job-00000001"),
@@ -120,7 +130,7 @@ def costs(database: sqlite3.Connection) -> dict[str, int]:
 
 def test_a_page_costs_the_same_at_any_depth(database: sqlite3.Connection) -> None:
     grow(database, "available", 1, 2_000)
-    page = {**dict.fromkeys(("queue", "state", "type", "profile")), "tenant": "", "limit": 10}
+    page = {**dict.fromkeys(Filter.__struct_fields__), "tenant": "", "limit": 10}
     first, *deep = (
         steps(database, "found", **page, below=below)
         for below in (b"", "job-00001900", "job-00001000", "job-00000100")

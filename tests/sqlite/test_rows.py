@@ -67,7 +67,8 @@ def test_every_field_that_changes_is_written_by_a_move() -> None:
 def test_the_columns_of_an_event_are_its_first_fields_in_their_order() -> None:
     """Everything from `cause` on is kept as one text, so a new field belongs behind it."""
     columns = SQL["event_insert"].split("(")[1].split(")")[0].replace(",", " ").split()
-    assert columns[-1] == "rest"
+    assert (columns[0], columns[-1]) == ("pos", "rest")
+    columns = columns[1:]
     assert tuple(columns[:-1]) == Event.__struct_fields__[: len(columns) - 1]
     assert Event.__struct_fields__[len(columns) - 1] == "cause"
 

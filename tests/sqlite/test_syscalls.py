@@ -31,7 +31,7 @@ def check(path: Path, spoken: list[dict[str, Any]]) -> None:
     assert faults_of(path) == []
 
 
-@pytest.mark.parametrize(("calls", "when"), [(SYNCS, 3), (SYNCS, 12), (WRITES, 3), (WRITES, 100)])
+@pytest.mark.parametrize(("calls", "when"), [(SYNCS, 3), (SYNCS, 12), (WRITES, 3), (WRITES, 150)])
 def test_after_one_failed_call_nothing_is_acknowledged_any_more(
     tmp_path: Path, calls: str, when: int
 ) -> None:

@@ -228,7 +228,7 @@ def records(
     """The small records of a kind, by id."""
     if not is_storable((kind, tenant, after)):
         return []
-    found = connection.execute(SQL["records"], (kind, tenant, after, max(limit, 0)))
+    found = connection.execute(SQL["records"], (kind, tenant, after or "", after, max(limit, 0)))
     return [Record(*row) for row in found]
 
 

@@ -96,7 +96,7 @@ SELECT pos, leaf FROM detent_leaves WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: records
 SELECT kind, id, version, data, wake_at, tenant FROM detent_records
-WHERE kind = ? AND tenant = ? AND (?3 IS NULL OR id > ?3) ORDER BY id LIMIT ?4
+WHERE kind = ? AND tenant = ? AND id >= ? AND id IS NOT ? ORDER BY id LIMIT ?
 
 -- name: found_workflows
 SELECT id, tenant, record FROM detent_workflows

@@ -165,6 +165,13 @@ class KeysForget(MemoryStore):
                 yield key
 
 
+class KeysRepeat(MemoryStore):
+    async def keys(self) -> AsyncIterator[Key]:
+        async for key in super().keys():
+            yield key
+            yield key
+
+
 class FeedEndsEarly(MemoryStore):
     """Events that nobody has taken into the feed yet, as where that is done by somebody else."""
 
@@ -202,6 +209,7 @@ LIARS: dict[type[MemoryStore], list[tuple[Check, str]]] = {
         (Check.FEED, "job-000001 version 2"),
         (Check.COUNT, "the counts"),
     ],
+    KeysRepeat: [(Check.FEED, "position 1 of the feed"), *[(Check.COUNT, "the counts")] * 2],
     CountsRunAhead: [(Check.COUNT, "the counts")] * 2,
     BlocksEndEarly: [(Check.SEAL, "block 2")],
 }

@@ -34,15 +34,22 @@ def written(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             child.kill()
 
 
-async def checked(url: str, runs: int) -> tuple[list[Finding], list[int]]:
+async def checked(url: str, child: subprocess.Popen[str], runs: int) -> list[Finding]:
+    """What is found in that many runs during which something was written."""
     found: list[Finding] = []
-    ends: list[int] = []
     async with stores.open(url) as store:
-        for _ in range(runs):
+        while runs:
             verification = Verification(store)
             found += [one async for one in verification.findings()]
-            ends.append(verification.seen.end)
-    return found, ends
+            # A busy machine may not let the writer run; such a look proves nothing.
+            runs -= bool(await store.feed(verification.seen.end, 1))
+            assert child.poll() is None, "the writer has stopped"
+    return found
+
+
+async def checked_once(url: str) -> list[Finding]:
+    async with stores.open(url) as store:
+        return [one async for one in Verification(store).findings()]
 
 
 def listened(child: subprocess.Popen[str], rounds: int) -> None:
@@ -57,10 +64,7 @@ def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
 ) -> None:
     url, child = written
     listened(child, 20)
-    found, ends = asyncio.run(checked(url, 6))
-    assert found == []
-    assert child.poll() is None, "the writer has stopped, so nothing was shown"
-    assert ends == sorted(set(ends)), "nothing was written while it looked"
+    assert asyncio.run(checked(url, child, 6)) == []
     child.kill()
     child.wait()
-    assert asyncio.run(checked(url, 1))[0] == []
+    assert asyncio.run(checked_once(url)) == []

@@ -8,7 +8,7 @@ import msgspec
 
 from detent.engine.verify import counts, feed, records
 from detent.engine.verify.counts import Recount
-from detent.engine.verify.finding import Finding
+from detent.engine.verify.finding import Check, Finding
 from detent.engine.verify.seals import Seals
 from detent.engine.verify.sums import Sums
 from detent.lifecycle.seal import leaf
@@ -40,6 +40,7 @@ class Verification:
     ) -> None:
         self._store, self._tenant, self._watch = store, tenant, watch
         self._sums = Sums()
+        self._has_unreadable = False
         self.seen = Seen()
 
     async def findings(self) -> AsyncGenerator[Finding, None]:
@@ -66,6 +67,7 @@ class Verification:
                     if 0 < fed.pos <= self.seen.end:
                         self._sums.from_history(fed)
                         self.seen.events += 1
+            self._has_unreadable |= bool(unreadable)
             self.seen.records += len(page) + len(unreadable)
             self._watch(self.seen)
 
@@ -79,11 +81,20 @@ class Verification:
         for finding in await seals.finish():
             yield finding
         self.seen.blocks, self.seen.head = seals.checked, seals.head
-        if self._sums.differ():
-            async for finding in feed.differences(
-                self._store, self._sums, self.seen.end, self._tenant
-            ):
-                yield finding
+        async for finding in self._differences():
+            yield finding
+
+    async def _differences(self) -> AsyncIterator[Finding]:
+        if not self._sums.differ():
+            return
+        is_explained = self._has_unreadable
+        async for finding in feed.differences(self._store, self._sums, self.seen.end, self._tenant):
+            is_explained = True
+            yield finding
+        if not is_explained:
+            # Each event has its twin, so one of them was handed out more than once.
+            why = "the feed and the histories do not hold the same events: some are listed twice"
+            yield Finding(Check.FEED, why, pos=1)
 
     def _leaf(self, fed: Fed) -> bytes:
         hashed = leaf(fed.event)

@@ -20,6 +20,7 @@
         ├── StoreFull          no space is left (try again when there is)
         ├── StoreOpen          a store that was opened already (open another one)
         ├── StoreUnavailable   the database cannot be reached (try again)
+        ├── Unstorable         a decision that the database refuses: a fault of ours (report it)
         └── UnsupportedStore   a database, version or file system that cannot be trusted
 
 Each carries a stable `code`, whether trying again can help, and its facts as fields, so that no
@@ -51,6 +52,7 @@ __all__ = [
     "StoreFull",
     "StoreOpen",
     "StoreUnavailable",
+    "Unstorable",
     "UnsupportedStore",
 ]
 
@@ -185,6 +187,12 @@ class StoreUnavailable(StoreError):
 
     code = "store_unavailable"
     retryable = True
+
+
+class Unstorable(StoreError):
+    """The database refused what was decided. Nothing was stored, and the fault is Detent's."""
+
+    code = "unstorable"
 
 
 class UnsupportedStore(StoreError):

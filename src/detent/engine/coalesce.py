@@ -1,0 +1,127 @@
+"""Many callers, few commits: whatever comes while one step runs is the next step.
+
+A lone caller waits for nobody. Nothing is kept back to make a step larger, so idle latency stays
+what one commit takes, and throughput grows with the number of callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from detent.errors import StoreClosed
+from detent.stores.api import RECORDS_MAX, Claimed, Outcome, Stepped, Store, Unit, Want
+
+__all__ = ["Coalescer"]
+
+
+class _Asked:
+    """The units of one caller, or a wish, and who waits for the answer."""
+
+    __slots__ = ("answered", "size", "units", "want")
+
+    def __init__(self, units: Sequence[Unit], want: Want | None, size: int) -> None:
+        self.units = units
+        self.want = want
+        self.size = size
+        self.answered: asyncio.Future[Stepped] = asyncio.get_running_loop().create_future()
+
+
+class Coalescer:
+    """Turns calls into steps of one store, one step after the other."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._queue: deque[_Asked] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def commit(self, units: Sequence[Unit]) -> list[Outcome]:
+        """The answers to these units, in order, once they are durable."""
+        asked = [self._ask(piece, None) for piece in _pieces(units)]
+        answers = [await one.answered for one in asked]
+        return [outcome for answer in answers for outcome in answer.outcomes]
+
+    async def claim(self, want: Want, units: Sequence[Unit] = ()) -> Stepped:
+        """The jobs that a wish is granted, claimed in the same commit as these units."""
+        return await self._ask(units, want).answered
+
+    async def close(self) -> None:
+        """Finish what was asked for, and take nothing more."""
+        self._is_closed = True
+        if self._working is not None:
+            await self._working
+
+    def _ask(self, units: Sequence[Unit], want: Want | None) -> _Asked:
+        if self._is_closed:
+            raise StoreClosed("The engine is closed")
+        size = sum(map(records_of, units)) + (len(want.leases) if want else 0)
+        asked = _Asked(units, want, size)
+        self._queue.append(asked)
+        if self._working is None:
+            self._working = asyncio.ensure_future(self._work())
+        return asked
+
+    async def _work(self) -> None:
+        while self._queue:
+            await self._step(self._next())
+        self._working = None
+
+    def _next(self) -> list[_Asked]:
+        """As many of those who wait as fit into one step, with one wish at most."""
+        taken = [self._queue.popleft()]
+        room, has_want = RECORDS_MAX - taken[0].size, taken[0].want is not None
+        while self._queue:
+            first = self._queue[0]
+            if first.size > room or (has_want and first.want is not None):
+                break
+            taken.append(self._queue.popleft())
+            room -= first.size
+            has_want = has_want or first.want is not None
+        return taken
+
+    async def _step(self, taken: Sequence[_Asked]) -> None:
+        units = [unit for asked in taken for unit in asked.units]
+        want = next((asked.want for asked in taken if asked.want is not None), None)
+        try:
+            stepped = await self._store.step(units, now=self._store.now(), want=want)
+        except Exception as error:
+            for asked in taken:
+                _settle(asked, error)
+            return
+        at = 0
+        for asked in taken:
+            outcomes = stepped.outcomes[at : at + len(asked.units)]
+            at += len(asked.units)
+            claimed = stepped.claimed if asked.want is not None else Claimed()
+            _settle(asked, Stepped(outcomes, claimed))
+
+
+def records_of(unit: Unit) -> int:
+    """How much of a step the unit takes."""
+    return max(len(unit.moves) + len(unit.new) + len(unit.puts), 1)
+
+
+def _pieces(units: Sequence[Unit]) -> list[Sequence[Unit]]:
+    """The same units in slices that fit into a step each."""
+    pieces: list[list[Unit]] = [[]]
+    room = RECORDS_MAX
+    for unit in units:
+        size = records_of(unit)
+        if size > room and pieces[-1]:
+            pieces.append([])
+            room = RECORDS_MAX
+        pieces[-1].append(unit)
+        room -= size
+    return [piece for piece in pieces if piece]
+
+
+def _settle(asked: _Asked, answer: Stepped | Exception) -> None:
+    # Whoever was called off is not waiting any more; what they asked for is done all the same.
+    if asked.answered.done():
+        return
+    if isinstance(answer, Exception):
+        asked.answered.set_exception(answer)
+    else:
+        asked.answered.set_result(answer)

@@ -1,0 +1,178 @@
+"""Commands become commits: load, let the lifecycle decide, commit, and decide again if outrun.
+
+A record that has moved on since it was read is decided about again as it is now; the caller hears a
+refusal only if the new decision is one. This is the only writer of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from detent.engine.coalesce import Coalescer
+from detent.engine.identity import Identity
+from detent.errors import StoreBusy, Unstorable
+from detent.lifecycle import job as j
+from detent.lifecycle import retry
+from detent.lifecycle.event import By
+from detent.lifecycle.job import Job
+from detent.lifecycle.retry import ErrorInfo
+from detent.stores.api import (
+    Committed,
+    Failure,
+    Key,
+    LeaseAlive,
+    Line,
+    Move,
+    Outcome,
+    Own,
+    Stale,
+    Store,
+    Stored,
+    Unit,
+)
+
+__all__ = ["TRIES_MAX", "Beside", "Change", "Commands"]
+
+TRIES_MAX = 20
+"""How often a decision is made anew before the record is called too busy."""
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What is stored together with a move and is no part of the lifecycle."""
+
+    result: str | None = None
+    failure: Failure | None = None
+    lines: tuple[Line, ...] = ()
+    checkpoint: str | None = None
+    meta: str | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One command to one job. `known` is the job as the caller saw it last: it saves a question."""
+
+    key: Key
+    command: j.Command
+    by: By
+    reason: str | None = None
+    beside: Beside = Beside()
+    error: ErrorInfo | None = None
+    known: Stored | None = None
+
+
+class _Open:
+    """A change that has no answer yet."""
+
+    __slots__ = ("answer", "change", "command_id", "stored")
+
+    def __init__(self, change: Change, command_id: str) -> None:
+        self.change = change
+        self.command_id = command_id
+        self.stored = change.known
+        self.answer: j.Answer | None = None
+
+
+class Commands:
+    """Carries out commands to jobs, many at once."""
+
+    def __init__(
+        self, store: Store, coalescer: Coalescer, identity: Identity, jitter: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._coalescer = coalescer
+        self._identity = identity
+        self._jitter = jitter
+
+    async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
+        """The answer to each; what is accepted is durable."""
+        asked = [_Open(change, self._identity.id()) for change in changes]
+        await self._load([one for one in asked if one.stored is None])
+        for _ in range(TRIES_MAX):
+            left = [one for one in asked if one.answer is None]
+            if not left:
+                break
+            await self._try(left)
+        return [_answered(one) for one in asked]
+
+    async def _load(self, asked: Sequence[_Open]) -> None:
+        found = await self._store.get([one.change.key for one in asked]) if asked else []
+        for one, stored in zip(asked, found, strict=True):
+            one.stored = stored
+
+    async def _try(self, asked: Sequence[_Open]) -> None:
+        """Decide all of them, and commit what was accepted."""
+        decided = [(one, self._decide(one)) for one in asked]
+        moving = [(one, answer) for one, answer in decided if isinstance(answer, j.Accepted)]
+        for one, answer in decided:
+            if not isinstance(answer, j.Accepted):
+                one.answer = answer
+        units = [self._unit(one, answer) for one, answer in moving]
+        outcomes = await self._coalescer.commit(units) if units else []
+        for (one, answer), outcome in zip(moving, outcomes, strict=True):
+            self._hear(one, answer, outcome)
+
+    def _decide(self, one: _Open) -> j.Answer:
+        change, stored = one.change, one.stored
+        ctx = j.Context(
+            change.by,
+            one.command_id,
+            place=self._identity.place(),
+            verdict=None if stored is None else self._verdict(change, stored),
+            reason=change.reason,
+        )
+        return j.decide(stored and stored.job, change.command, self._store.now(), ctx)
+
+    def _verdict(self, change: Change, stored: Stored) -> retry.Verdict:
+        """What the job's policy says, should this turn out to be a failure."""
+        error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
+        failures = stored.job.failures + 1
+        return retry.judge(stored.body.retry, error, failures, self._jitter())
+
+    def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
+        job, command = answer.job, one.change.command
+        named = command.lease if isinstance(command, j.Report) else None
+        move = Move(
+            job.version - len(answer.events),
+            job,
+            answer.events,
+            wake_at=j.next_wake(job, self._store.now()),
+            lease=named,
+            lost=isinstance(command, j.Lose),
+            taken_by=command.holder if isinstance(command, j.Dispatch) else None,
+            **msgspec.structs.asdict(one.change.beside),
+        )
+        return Unit(one.command_id, moves=(move,))
+
+    def _hear(self, one: _Open, answer: j.Accepted, outcome: Outcome) -> None:
+        match outcome:
+            case Committed() | Own():
+                one.answer = answer
+            case Stale(now=None):
+                one.stored = None
+            case Stale(now=job) if job is not None:
+                one.stored = _moved_on(one, job)
+            case LeaseAlive():
+                one.answer = j.Unchanged(_before(one))
+            case _:
+                tenant, name = one.change.key
+                why = f"What was decided about {name} cannot be stored: {outcome}"
+                raise Unstorable(why, tenant=tenant, id=name)
+
+
+def _before(one: _Open) -> Job:
+    assert one.stored is not None
+    return one.stored.job
+
+
+def _moved_on(one: _Open, job: Job) -> Stored:
+    assert one.stored is not None
+    return msgspec.structs.replace(one.stored, job=job)
+
+
+def _answered(one: _Open) -> j.Answer:
+    if one.answer is None:
+        tenant, name = one.change.key
+        why = f"{name} was changed by others {TRIES_MAX} times while it was being changed"
+        raise StoreBusy(why, tenant=tenant, id=name)
+    return one.answer

@@ -1,0 +1,57 @@
+"""The engine: the one place where commands become commits."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from detent.engine.coalesce import Coalescer
+from detent.engine.commands import Change, Commands
+from detent.engine.enqueueing import Answer, Ask, Enqueueing
+from detent.engine.identity import Identity
+from detent.engine.upkeep import Upkeep
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.stores.api import Claimed, Store, Want
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Everything that can be asked of jobs in one store, which must be open.
+
+    `jitter` spreads retries; it gives numbers from 0 up to, not including, 1.
+    """
+
+    def __init__(self, store: Store, *, jitter: Callable[[], float] = random.random) -> None:
+        self.store = store
+        self.identity = Identity(store.now)
+        self._coalescer = Coalescer(store)
+        self._enqueueing = Enqueueing(store, self.identity)
+        self._commands = Commands(store, self._coalescer, self.identity, jitter)
+        self.upkeep = Upkeep(store, self._coalescer, self.identity, jitter)
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await self._enqueueing.close()
+        await self._coalescer.close()
+
+    async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
+        """New jobs, or those that were there already; an answer for each, in order."""
+        return await self._enqueueing.enqueue(asks, by)
+
+    async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
+        """Commands to jobs; an answer for each, in order."""
+        return await self._commands.carry_out(changes)
+
+    async def claim(self, want: Want) -> Claimed:
+        """Jobs for a worker, in one commit with whatever else is waiting."""
+        return (await self._coalescer.claim(want)).claimed

@@ -121,7 +121,8 @@ class Commands:
             verdict=None if stored is None else self._verdict(change, stored),
             reason=change.reason,
         )
-        return j.decide(stored and stored.job, change.command, self._store.now(), ctx)
+        job = None if stored is None else stored.job
+        return j.decide(job, change.command, self._store.now(), ctx)
 
     def _verdict(self, change: Change, stored: Stored) -> retry.Verdict:
         """What the job's policy says, should this turn out to be a failure."""
@@ -148,26 +149,22 @@ class Commands:
         match outcome:
             case Committed() | Own():
                 one.answer = answer
-            case Stale(now=None):
-                one.stored = None
-            case Stale(now=job) if job is not None:
-                one.stored = _moved_on(one, job)
-            case LeaseAlive():
-                one.answer = j.Unchanged(_before(one))
+            case Stale(now=job):
+                one.stored = _moved_on(one.stored, job)
+            case LeaseAlive() if one.stored is not None:
+                # The holder that was to be declared lost is alive: there is nothing to do.
+                one.answer = j.Unchanged(one.stored.job)
             case _:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
                 raise Unstorable(why, tenant=tenant, id=name)
 
 
-def _before(one: _Open) -> Job:
-    assert one.stored is not None
-    return one.stored.job
-
-
-def _moved_on(one: _Open, job: Job) -> Stored:
-    assert one.stored is not None
-    return msgspec.structs.replace(one.stored, job=job)
+def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:
+    """The same job as it is now; `None` when it is gone."""
+    if stored is None or job is None:
+        return None
+    return msgspec.structs.replace(stored, job=job)
 
 
 def _answered(one: _Open) -> j.Answer:

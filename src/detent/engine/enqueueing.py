@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -122,7 +122,7 @@ class _Open:
 
 
 class Enqueueing:
-    """Makes jobs. Those with keys go apart, for they may have to wait for somebody's transaction."""
+    """Makes jobs. Those with keys go apart: they may have to wait for somebody's transaction."""
 
     def __init__(self, store: Store, identity: Identity) -> None:
         self._store = store
@@ -165,9 +165,9 @@ class Enqueueing:
         now = self._store.now()
         ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=one.ask.reason)
         answer = j.decide(None, _command(one), now, ctx)
-        if isinstance(answer, Refusal):
-            return answer
-        assert isinstance(answer, j.Accepted)
+        if not isinstance(answer, j.Accepted):
+            # A new job is never unchanged.
+            return cast("Refusal", answer)
         replacing = _replacing(one, by, now)
         if isinstance(replacing, Clash):
             return replacing

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from detent.lifecycle import workflow as w
 from detent.lifecycle.workflow import Condition, Fails, Policy, StepPlan, WhenEmpty
 from detent.stores.api import (
+    Fair,
     FlowMove,
     Key,
     Limit,
@@ -23,11 +24,11 @@ from detent.stores.api import (
     Unit,
     key_of,
 )
-from tests.contract.chance import KEYS, QUEUES, TENANTS, Chance
+from tests.contract.chance import KEYS, LIVE, QUEUES, TENANTS, Chance
 from tests.contract.making import SECOND, SYSTEM, USER
 from tests.contract.twins import KINDS, Twins
 
-ENDS = ("completed", "discarded", "cancelled")
+STATES = ("completed", "discarded", "cancelled", "completed", "cancelled", *LIVE)
 
 
 class Happenings(Chance):
@@ -44,7 +45,9 @@ class Happenings(Chance):
         name = f"{rng.randrange(10**9):09}"
         if rng.random() < 0.1 and self.flows:
             name = rng.choice(self.flows).workflow.id
-        steps = w.check_graph(self._planned(rng, name))
+        usual = rng.random() < 0.9 or not self.flows
+        prefix = name if usual else rng.choice(self.flows).workflow.id
+        steps = w.check_graph(self._planned(rng, prefix))
         jobs = {step.id: rng.randrange(3) for step in steps}
         make = w.Make(
             id=name,
@@ -159,9 +162,26 @@ class Happenings(Chance):
             "spacing_us": rng.randrange(1, 3 * SECOND),
         }
         told = {part: value for part, value in parts.items() if rng.random() < 0.5}
+        told = {} if rng.random() < 0.2 else told
         limit = Limit(**told, period_us=rng.randrange(1, 9 * SECOND)) if told else None
         rows = [LimitRow(kind, name, limit, rng.choice(TENANTS))]
         await self.twins.both(lambda store: store.set_limits(rows, now=self.now))
+
+    async def crowd(self, rng: Random) -> None:
+        """Several want what limits keep back, now and at the very moment they were told."""
+        tenant, queue, key = rng.choice(TENANTS), rng.choice(QUEUES), rng.choice(KEYS)
+        place = {"tenant": tenant, "queue": queue, "body": replace(self._body(rng), key=key)}
+        units = [self.make.pushed(**place) for _ in range(rng.randrange(1, 4))]
+        for _ in range(rng.randrange(3)):
+            await self.limit(rng)
+        for _ in range(rng.randrange(1, 4)):
+            queues = rng.choice([(queue,), ("other", "default")])
+            fair = rng.choice([None, *Fair])
+            want = self.make.want(3, tenant=tenant, queues=queues, wire=True, fair=fair)
+            await self._step(rng, units, want)
+            units = []
+            coming = [at for at in self.moments[-1:] if at > self.now and rng.random() < 0.7]
+            self.twins.clock.move(sum(at - self.now for at in coming))
 
     async def put(self, rng: Random) -> None:
         """Small records are put, alone or with a job, on the newest version or on another."""
@@ -201,10 +221,12 @@ class Happenings(Chance):
         for _ in range(rng.randrange(4)):
             most = rng.choice([3, 50])
             await self.twins.both(lambda store, n=most: store.seal(limit=n))  # type: ignore[misc]
+        ends = [one.job.ended_at for one in (await self.twins.everything()).values()]
+        instants = [at + rng.randrange(2) for at in ends if at is not None] or [self.now]
         rules = [
             Retention(
-                rng.choice(ENDS),
-                self.now - rng.randrange(30 * SECOND),
+                rng.choice(STATES),
+                rng.choice([*instants, self.now]),
                 rng.choice([None, *TENANTS]),
                 rng.choice([None, None, *QUEUES]),
             )
@@ -237,7 +259,9 @@ ACTIONS: dict[Action, int] = {
     Happenings.forget: 2,
     Happenings.lose: 2,
     Happenings.extend: 2,
-    Happenings.limit: 2,
+    Happenings.limit: 3,
+    Happenings.crowd: 4,
+    Happenings.rearm: 1,
     Happenings.note: 2,
     Happenings.wake_records: 1,
     Happenings.gate: 1,

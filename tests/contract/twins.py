@@ -94,7 +94,7 @@ class Twins:
         for state, tenant in ((None, None), (None, "t2"), ("available", None), ("active", "")):
             chosen = Filter(tenant, state=state)
             await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
-        for chosen in (Filter(key="k1"), Filter(tag="red"), Filter(tag="blue", tenant="")):
+        for chosen in (Filter(key="other"), Filter(tag="re"), Filter(tag="blue", tenant="")):
             await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
         for holder in HOLDERS:
             await self.both(lambda store, h=holder: held(store, h))  # type: ignore[misc]
@@ -102,6 +102,9 @@ class Twins:
         await self.both(lambda store: store.blocks())
         await self.both(lambda store: store.leaves())
         await self.both(lambda store: store.feed(0, 10_000))
+        await self.both(lambda store: store.log_tail(0, 10_000))
+        for kind in KINDS:
+            await self.both(lambda store, k=kind: store.records(k, "", "a", 2))  # type: ignore[misc]
 
 
 def _edge(event: Event) -> tuple[str | None, str, str | None]:

@@ -58,17 +58,20 @@ PATIENCE_S = 2.0
 NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
-# about the lost, versions of the future, command ids that are used twice, waiting, and handing out
-# less than everything that is due.
+# about the lost, versions of the future, command ids that are used twice, handing out less than
+# everything that is due, and waiting.
 NOT_BY_CHANCE = {
     "AnybodysCommandIsOwn",
     "ChecksAndWritesAreTornApart",
     "DueGoesById",
+    "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
     "LostWorkersMayClaim",
-    "OneMemoryForAllWhoWait",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
+    "OpenedStepsWakeNobody",
+    "SeenIsNotLookedAt",
+    "TwoClaimersReadBeforeEitherWrites",
 }
 
 

@@ -15,6 +15,7 @@
         ├── StoreClosed        a call before the store was opened or after it was closed
         ├── StoreCorrupt       the database contradicts itself
         ├── StoreFull          no space is left (try again when there is)
+        ├── StoreRefused       the database does not let us in
         ├── StoreUnavailable   the database cannot be reached (try again)
         └── UnsupportedStore   a database, version or file system that cannot be trusted
 
@@ -42,6 +43,7 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreRefused",
     "StoreUnavailable",
     "UnsupportedStore",
 ]
@@ -143,6 +145,12 @@ class StoreFull(StoreError):
 
     code = "store_full"
     retryable = True
+
+
+class StoreRefused(StoreError):
+    """The database does not let us in: a wrong password, a missing database, a missing right."""
+
+    code = "store_refused"
 
 
 class StoreUnavailable(StoreError):

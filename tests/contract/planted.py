@@ -79,7 +79,7 @@ class OwnIsNotRecognised(MemoryStore):
 
 class OwnIsOnlyTheLastEvent(MemoryStore):
     def _is_own(self, unit: Unit, key: Key) -> bool:
-        return self._events[key][-1].command_id == unit.command_id
+        return self._events[key][-1].event.command_id == unit.command_id
 
 
 class AnybodysCommandIsOwn(MemoryStore):
@@ -360,7 +360,7 @@ class CountsForgetTheQueueAJobMovedTo(MemoryStore):
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         kept = dict(self._jobs)
         for key, stored in kept.items():
-            first = self._events[key][0].queue or ""
+            first = self._events[key][0].event.queue or ""
             self._jobs[key] = replace(stored, job=replace(stored.job, queue=first))
         found = await super().counts(tenant)
         self._jobs.update(kept)

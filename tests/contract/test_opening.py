@@ -36,6 +36,8 @@ CALLS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "held_by": lambda store: store.held_by("w", 1),
     "counts": lambda store: store.counts(),
     "history": lambda store: store.history(("", "a")),
+    "histories": lambda store: store.histories([("", "a")]),
+    "leases": lambda store: store.leases(["L"]),
     "feed": lambda store: store.feed(),
     "blocks": lambda store: store.blocks(),
     "logs": lambda store: store.logs(("", "a")),

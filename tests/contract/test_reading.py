@@ -138,6 +138,32 @@ async def test_an_event_comes_out_as_it_went_in_field_by_field(world: World) -> 
     assert type(got.actor) is type(given.actor)
 
 
+async def test_many_histories_are_read_at_once_each_event_where_the_feed_has_it(
+    world: World,
+) -> None:
+    one, two = await world.push(), await world.push()
+    await world.do(one, j.Hold(), USER)
+    keys = [key_of(two), ("", "none"), key_of(one), key_of(two)]
+    found = await world.store.histories(keys)
+    feed = list(await world.store.feed())
+    assert [list(life) for life in found] == [[feed[1]], [], [feed[0], feed[2]], [feed[1]]]
+    assert [fed.event for fed in found[2]] == list(await world.store.history(key_of(one)))
+    assert list(await world.store.histories([])) == []
+
+
+async def test_a_wire_lease_has_a_row_from_its_claim_to_its_end(world: World) -> None:
+    job = await world.claimed(wire=True, lease_us=9 * SECOND)
+    own = await world.claimed()
+    assert job.lease is not None
+    assert own.lease is not None
+    asked = [own.lease, job.lease, "never"]
+    assert list(await world.store.leases(asked)) == [None, j.Lease(world.now + 9 * SECOND), None]
+    await world.store.extend([(job.lease, world.now + 99)], now=world.now)
+    assert list(await world.store.leases([job.lease])) == [j.Lease(world.now + 99)]
+    await world.do(job, j.Complete(lease=job.lease), WORKER)
+    assert list(await world.store.leases(asked)) == [None] * 3
+
+
 # --- logs -----------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ import typer
 
 from detent import __version__
 from detent.cli.lifecycle import lifecycle
+from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
+from detent.cli.verify import verify
 
 __all__ = ["main"]
 
@@ -31,7 +33,8 @@ def _application(*, pretty: bool) -> typer.Typer:
         rich_markup_mode="rich" if pretty else None,
     )
     application.callback(invoke_without_command=True)(_options)
-    application.command()(lifecycle)
+    for command in (lifecycle, migrate, verify):
+        application.command()(command)
     return application
 
 

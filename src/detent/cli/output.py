@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import msgspec
 import typer
 from rich.console import Console, RenderableType
+
+from detent.errors import DetentError
 
 __all__ = [
     "PLAIN_WIDTH",
     "give_up",
     "render",
     "say",
+    "say_json",
     "stdout_is_terminal",
+    "store_errors_end_with_2",
     "terminal_width",
     "write_file",
 ]
@@ -63,6 +70,26 @@ def say(text: str, *, encoding: str | None = None) -> None:
         raise typer.Exit(0) from None
     except OSError as fault:
         give_up(fault)
+
+
+def say_json(data: Any) -> None:
+    """Write it as JSON for programs, which read UTF-8 whatever the terminal speaks."""
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    say(f"{text}\n", encoding="utf-8")
+
+
+@contextmanager
+def store_errors_end_with_2() -> Iterator[None]:
+    """End the command with 2 where a store cannot be used: its question was never answered."""
+    try:
+        yield
+    except DetentError as error:
+        typer.echo(f"Error: {error.message.rstrip('.')} [{error.code}].", err=True)
+        raise typer.Exit(2) from None
+    except OSError as fault:
+        where = f" {fault.filename}" if fault.filename else ""
+        typer.echo(f"Error: cannot use{where}: {fault.strerror} [os_error].", err=True)
+        raise typer.Exit(2) from None
 
 
 def give_up(fault: OSError) -> NoReturn:

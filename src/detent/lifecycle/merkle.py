@@ -14,7 +14,29 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-__all__ = ["climb", "leaf_hash", "paths_of", "root_of", "route", "skip_of"]
+__all__ = ["GrowingRoot", "climb", "leaf_hash", "paths_of", "root_of", "route", "skip_of"]
+
+
+class GrowingRoot:
+    """The root of leaves that come one by one, in the space of one hash per doubling."""
+
+    def __init__(self) -> None:
+        self._peaks: list[tuple[int, bytes]] = []
+
+    def add(self, leaf: bytes) -> None:
+        """Take the next leaf; two whole trees of one size become one of twice that."""
+        size, node = 1, leaf
+        while self._peaks and self._peaks[-1][0] == size:
+            node = _join(self._peaks.pop()[1], node)
+            size *= 2
+        self._peaks.append((size, node))
+
+    def hash(self) -> bytes:
+        """The root of all leaves so far, at least one: `root_of` them."""
+        (_, node), *larger = reversed(self._peaks)
+        for _, peak in larger:
+            node = _join(peak, node)
+        return node
 
 
 def leaf_hash(data: bytes) -> bytes:

@@ -7,29 +7,56 @@ The scheme of the address chooses the database. Only the chosen one is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from types import ModuleType
 
 from detent import errors
 from detent.stores.api import Store
+from detent.stores.migrations import Migration
 
-__all__ = ["SCHEMES", "Store", "open"]
+__all__ = ["SCHEMES", "Store", "open", "pending_migrations", "run_migrations"]
 
 SCHEMES = {
     "memory": "detent.stores.memory",
     "sqlite": "detent.stores.sqlite",
 }
-"""Which module opens which scheme; each has `connect(url, clock) -> Store`."""
+"""Which module opens which scheme: each has `connect(url, clock) -> Store`, and those with tables
+have the functions of `detent.stores.migrations.Migrations`."""
 
 
 def open(url: str, *, clock: Callable[[], int] | None = None) -> Store:  # noqa: A001
     """The store at this address, not connected yet: enter it. `clock` gives microseconds."""
+    store: Store = _module(url).connect(url, clock)
+    return store
+
+
+def pending_migrations(url: str) -> Sequence[Migration]:
+    """The migrations that the tables at this address still need; nothing is changed."""
+    return _of_tables("pending_migrations", url)
+
+
+def run_migrations(url: str) -> Sequence[Migration]:
+    """Bring the tables at this address up to date; the migrations that were run."""
+    return _of_tables("run_migrations", url)
+
+
+def _of_tables(name: str, url: str) -> Sequence[Migration]:
+    module = _module(url)
+    if not hasattr(module, name):
+        # It has no tables. Its own `connect` still says what is wrong with the address.
+        module.connect(url, None)
+        return ()
+    found: Sequence[Migration] = getattr(module, name)(url)
+    return found
+
+
+def _module(url: str) -> ModuleType:
     scheme, colon, _ = url.partition(":")
     if not colon or scheme not in SCHEMES:
         raise _unknown(scheme if colon else url)
-    store: Store = import_module(SCHEMES[scheme]).connect(url, clock)
-    return store
+    return import_module(SCHEMES[scheme])
 
 
 def _unknown(scheme: str) -> errors.BadUrl:

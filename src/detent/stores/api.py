@@ -55,10 +55,16 @@ __all__ = [
     "Want",
     "WorkerRow",
     "WriteStore",
+    "key_of",
 ]
 
 Key: TypeAlias = tuple[str, str]
 """A record's tenant and id: what it is found by, everywhere."""
+
+
+def key_of(job: Job) -> Key:
+    """What the job is found by."""
+    return job.tenant, job.id
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -360,6 +366,17 @@ class ReadStore(Protocol):
 
     async def history(self, key: Key) -> Sequence[Event]:
         """All events of a record, oldest first."""
+        ...
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
+        """The same for many records at once, in order, each event at its position in the feed.
+
+        A position of 0 means that the feed has not taken the event in yet.
+        """
+        ...
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        """The rows of these wire leases, in order; `None` for one that has ended."""
         ...
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[Fed]:

@@ -14,21 +14,20 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from detent.errors import BadUrl, ClockAhead, StoreClosed
+from detent.errors import BadUrl, StoreClosed
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Job, JobState, Lease
 from detent.lifecycle.seal import Block
 from detent.stores import api
-from detent.stores.api import Due, Key, Move, New, Outcome, Store, Stored, Unit, Want
+from detent.stores.api import Due, Key, Move, New, Outcome, Store, Stored, Unit, Want, key_of
+from detent.stores.clock import need_time
 from detent.stores.legal import fault
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
-__all__ = ["AHEAD_US_MAX", "MemoryStore", "connect"]
+__all__ = ["MemoryStore", "connect"]
 
-AHEAD_US_MAX = 5_000_000
-"""How far a caller's clock may be ahead of the store's."""
 T = TypeVar("T")
 _MISSING = Lease(0, lost=True)
 
@@ -40,11 +39,6 @@ def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
     return MemoryStore(clock or (lambda: time.time_ns() // 1_000))
 
 
-def key_of(job: Job) -> Key:
-    """What the job is found by."""
-    return job.tenant, job.id
-
-
 class MemoryStore:
     """Everything in dictionaries; gone with the object, not with its closing."""
 
@@ -52,7 +46,7 @@ class MemoryStore:
         self._clock = clock
         self._is_open = False
         self._jobs: dict[Key, Stored] = {}
-        self._events: defaultdict[Key, list[Event]] = defaultdict(list)
+        self._events: defaultdict[Key, list[api.Fed]] = defaultdict(list)
         self._feed: list[api.Fed] = []
         self._blocks: list[Block] = []
         self._workers: dict[str, api.WorkerRow] = {}
@@ -81,12 +75,8 @@ class MemoryStore:
             raise StoreClosed("The store is not open: enter it with `async with` first")
 
     def _need_time(self, now: int) -> None:
-        """A clock that runs ahead would end leases early and could not be taken back."""
         self._need_open()
-        ahead = now - self._clock()
-        if ahead > AHEAD_US_MAX:
-            why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
-            raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
+        need_time(now, self._clock())
 
     # --- step: units --------------------------------------------------------------------------
 
@@ -131,7 +121,7 @@ class MemoryStore:
         return api.Own() if self._is_own(unit, key) else api.Stale(key, stored.job)
 
     def _is_own(self, unit: Unit, key: Key) -> bool:
-        return any(event.command_id == unit.command_id for event in self._events[key])
+        return any(fed.event.command_id == unit.command_id for fed in self._events[key])
 
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         """The third fence: renewal moves no version, so the row itself is looked at again."""
@@ -241,8 +231,8 @@ class MemoryStore:
 
     def _record(self, event: Event) -> None:
         """The history and the feed are one: whatever is in one is in the other."""
-        self._events[event.tenant, event.record].append(event)
         self._feed.append(api.Fed(len(self._feed) + 1, event))
+        self._events[event.tenant, event.record].append(self._feed[-1])
 
     def _keep_lease_row(self, before: Job | None, job: Job, now: int) -> None:
         """A wire lease has a row of its own, from the moment it begins until it ends."""
@@ -459,7 +449,15 @@ class MemoryStore:
 
     async def history(self, key: Key) -> Sequence[Event]:
         self._need_open()
-        return list(self._events.get(key, ()))
+        return [fed.event for fed in self._events.get(key, ())]
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
+        self._need_open()
+        return [list(self._events.get(key, ())) for key in keys]
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        self._need_open()
+        return [Lease(self._leases[one]) if one in self._leases else None for one in leases]
 
     async def keys(self) -> AsyncIterator[Key]:
         self._need_open()

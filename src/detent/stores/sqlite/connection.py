@@ -10,7 +10,7 @@ from typing import Final
 from detent.errors import UnsupportedStore
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["BUSY_MS", "need_version", "open_reader", "open_writer"]
+__all__ = ["BUSY_MS", "need_version", "open_as_it_is", "open_reader", "open_writer"]
 
 OLDEST: Final = (3, 35, 0)
 BUSY_MS: Final = 5_000
@@ -43,6 +43,11 @@ def open_writer(path: Path, *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
 def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that sees what is committed and can change nothing."""
     return _configured(path, BUSY_MS, ["query_only"], {"journal_mode": "wal", "query_only": 1})
+
+
+def open_as_it_is(path: Path) -> sqlite3.Connection:
+    """A connection to whatever the file is, which may not be ours yet; it can change nothing."""
+    return _configured(path, BUSY_MS, ["query_only"], {"query_only": 1})
 
 
 def _configured(

@@ -34,7 +34,7 @@ def translated(error: sqlite3.Error) -> StoreError:
         return StoreFull("The disk is full; nothing was committed. Free some space, try again")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy("Another program holds a write transaction on the file for too long")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
         return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
     return StoreUnavailable(f"SQLite failed ({error}); the store has stopped", sqlite=name)
 
@@ -47,6 +47,11 @@ def is_ours(error: Exception) -> bool:
 def is_fatal(error: sqlite3.Error) -> bool:
     """After this nothing may be acknowledged: a later sync that works proves nothing."""
     return _code(error) in _FATAL
+
+
+def _is_no_text(error: sqlite3.Error) -> bool:
+    # The driver's own complaint about bytes that are no UTF-8, which has no code.
+    return str(error).startswith("Could not decode")
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -4,22 +4,55 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
-from detent.errors import SchemaAhead, SchemaBehind, UnsupportedStore
+from msgspec.structs import replace
+
+from detent.errors import UnsupportedStore
+from detent.stores.migrations import Migration, TableVersion, missing, need_all
+from detent.stores.sqlite import place
+from detent.stores.sqlite.connection import need_version, open_as_it_is, open_writer
+from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.legality import fill
-from detent.stores.sqlite.statements import MIGRATIONS, SQL, Migration, split
+from detent.stores.sqlite.statements import MIGRATIONS, SQL, split
+from detent.stores.sqlite.turns import Turns
 
-__all__ = ["KNOWN", "bring_up_to_date"]
+__all__ = ["KNOWN", "bring_up_to_date", "pending_migrations", "run_migrations"]
 
 KNOWN = MIGRATIONS[-1].version
 """The newest version of the tables that this code has heard of."""
 
 
-def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) -> None:
+def pending_migrations(url: str) -> Sequence[Migration]:
+    """What opening this file would run first, as complete SQL. No file is made."""
+    path = place.path_of(url)
+    need_version()
+    tables = _look(path) if path.exists() else TableVersion()
+    return [_complete(one) for one in missing(MIGRATIONS, tables)]
+
+
+def run_migrations(url: str) -> Sequence[Migration]:
+    """Run it, when this process has its turn; what was run."""
+    path = place.path_of(url)
+    need_version()
+    place.prepare(path)
+    turns = Turns(path)
+    try:
+        with turns, closing(open_writer(path)) as connection:
+            return bring_up_to_date(connection)
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    finally:
+        turns.close()
+
+
+def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) -> list[Migration]:
     """Check and migrate in one transaction; the caller has its turn, so only one process does."""
     connection.execute(SQL["begin"])
     try:
-        _advance(connection, migrate)
+        done = _advance(connection, migrate)
         connection.execute(SQL["commit"])
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
@@ -28,43 +61,46 @@ def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) ->
     finally:
         if connection.in_transaction:
             connection.execute(SQL["rollback"])
+    return done
 
 
-def _advance(connection: sqlite3.Connection, migrate: bool) -> None:
-    version, min_code = _versions(connection)
-    if min_code > KNOWN:
-        raise SchemaAhead(
-            f"The tables have version {version}, this code knows {KNOWN}; update Detent",
-            version=version,
-            known=KNOWN,
-            min_code=min_code,
-        )
-    missing = [one for one in MIGRATIONS if one.version > version]
-    if missing and not migrate:
-        raise SchemaBehind(
-            f"The tables have version {version}, this code needs {KNOWN}; migrate them first",
-            version=version,
-            known=KNOWN,
-        )
-    for migration in missing:
-        _apply(connection, migration)
+def _advance(connection: sqlite3.Connection, migrate: bool) -> list[Migration]:
+    tables = _versions(connection)
+    if not migrate:
+        need_all(MIGRATIONS, tables)
+    done = [_complete(one) for one in missing(MIGRATIONS, tables)]
+    for migration in done:
+        for statement in split(migration.sql):
+            connection.execute(statement)
+    return done
 
 
-def _versions(connection: sqlite3.Connection) -> tuple[int, int]:
+def _look(path: Path) -> TableVersion:
+    try:
+        with closing(open_as_it_is(path)) as connection:
+            return _versions(connection)
+    except sqlite3.Error as error:
+        raise translated(error) from error
+
+
+def _versions(connection: sqlite3.Connection) -> TableVersion:
     """The version of the tables and the oldest code that may use them; zeros for a new file."""
     if not connection.execute(SQL["has_meta"]).fetchone()[0]:
-        return 0, 0
+        return TableVersion()
     version, min_code = (
         int(connection.execute(SQL["meta"], (name,)).fetchone()[0])
         for name in ("schema_version", "min_code")
     )
-    return version, min_code
+    return TableVersion(version, min_code)
 
 
-def _apply(connection: sqlite3.Connection, migration: Migration) -> None:
-    for statement in split(fill(migration.text)):
-        connection.execute(statement)
-    for name, value in (("schema_version", migration.version), ("min_code", migration.min_code)):
-        connection.execute(SQL["put_meta"], (name, str(value)))
-    if connection.execute(SQL["meta"], ("store_id",)).fetchone() is None:
-        connection.execute(SQL["put_meta"], ("store_id", str(uuid.uuid4())))
+def _complete(migration: Migration) -> Migration:
+    """The migration as it is run: legality filled in, and the tables' new word on themselves."""
+    stamp = SQL["stamp"]
+    for word, value in (
+        ("{{version}}", str(migration.version)),
+        ("{{min_code}}", str(migration.min_code)),
+        ("{{store_id}}", str(uuid.uuid4())),
+    ):
+        stamp = stamp.replace(word, value)
+    return replace(migration, sql=f"{fill(migration.sql).rstrip()}\n\n{stamp}\n")

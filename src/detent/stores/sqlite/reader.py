@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
 
+from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.stores.api import Counted, Fed, Key, Logged, Stored
 from detent.stores.select import Filter, Page
@@ -22,8 +24,10 @@ __all__ = [
     "find",
     "get",
     "held_by",
+    "histories",
     "history",
     "keys",
+    "leases",
     "log_tail",
     "logs",
 ]
@@ -35,6 +39,9 @@ def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
     numbers = [connection.execute(SQL["seq"], key).fetchone() for key in wanted]
     found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
+    for key, number in zip(wanted, numbers, strict=True):
+        if number and number[0] not in found:
+            raise StoreCorrupt(f"the record of {key[1]} has no body", tenant=key[0], id=key[1])
     return [found[number[0]] if number else None for number in numbers]
 
 
@@ -85,6 +92,17 @@ def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
 def history(connection: _Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
     return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
+
+
+def histories(connection: _Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
+    """The same for many records, each event at its position."""
+    return [[rows.fed_of(row) for row in connection.execute(SQL["history"], key)] for key in wanted]
+
+
+def leases(connection: _Connection, wanted: Sequence[str]) -> list[Lease | None]:
+    """The rows of these wire leases, in order."""
+    found = (connection.execute(SQL["lease"], (one,)).fetchone() for one in wanted)
+    return [Lease(row[0]) if row else None for row in found]
 
 
 def feed(connection: _Connection, after: int, limit: int) -> list[Fed]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple
 
+from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 _Row = Sequence[Any]
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, msgspec.MsgspecError)
+"""What comes of a row that we have not written, or that was changed since."""
 _FIELDS: Final = Job.__struct_fields__
 _STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
     _FIELDS.index(name)
@@ -148,9 +151,13 @@ def event_row(event: Event) -> tuple[Any, ...]:
 def event_of(row: _Row) -> Event:
     """The event of a row that begins with its position; equal to the one that was written."""
     values = list(row[1:-1])
-    values[7] = _ACTORS[values[7]]
-    if row[-1] is not None:
-        values += astuple(_decode_rest(row[-1]))
+    try:
+        values[7] = _ACTORS[values[7]]
+        if row[-1] is not None:
+            values += astuple(_decode_rest(row[-1]))
+    except _UNREADABLE as error:
+        why = f"the event at position {row[0]} of the feed cannot be read ({error!r})"
+        raise StoreCorrupt(why, pos=row[0]) from error
     return Event(*values)
 
 
@@ -162,9 +169,13 @@ def fed_of(row: _Row) -> Fed:
 def job_of(row: _Row) -> Job:
     """The record of a row of the view `stored`."""
     values = list(row[1:_JOB_END])
-    values[_STATE] = _STATES[values[_STATE]]
-    values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
-    values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    try:
+        values[_STATE] = _STATES[values[_STATE]]
+        values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
+        values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    except _UNREADABLE as error:
+        why = f"the record of {row[2]} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
     values[_HELD] = bool(values[_HELD])
     values[_WIRE] = bool(values[_WIRE])
     return Job(*values)
@@ -173,14 +184,15 @@ def job_of(row: _Row) -> Job:
 def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     """Everything a reader is shown, from a row of the view `stored` and its failures."""
     wake_at, kind, payload, meta, tags, retry, schema, result, _ = row[_JOB_END:]
-    body = Body(
-        kind,
-        payload,
-        meta,
-        _decode_tags(tags) if tags else (),
-        _decode_retry(retry) if retry else _DEFAULT_RETRY,
-        schema,
-    )
+    try:
+        parts = (
+            _decode_tags(tags) if tags else (),
+            _decode_retry(retry) if retry else _DEFAULT_RETRY,
+        )
+    except _UNREADABLE as error:
+        why = f"the body of {row[2]} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
+    body = Body(kind, payload, meta, *parts, schema)
     return Stored(job_of(row), body, wake_at, result, failures)
 
 

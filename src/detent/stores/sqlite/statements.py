@@ -9,27 +9,17 @@ A statement is looked up by its name; there is no other way to SQL in this packa
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["MIGRATIONS", "SQL", "Migration", "split"]
+from detent.stores.migrations import read
 
-import sqlite3
-
-import msgspec
+__all__ = ["MIGRATIONS", "SQL", "split"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
 _HERE = files(__package__)
-
-
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema, and the oldest code that can still work with the result."""
-
-    version: int
-    text: str
-    min_code: int
 
 
 def split(script: str) -> Iterator[str]:
@@ -53,16 +43,5 @@ def _statements() -> dict[str, str]:
     return found
 
 
-def _migrations() -> tuple[Migration, ...]:
-    names = sorted((_HERE / "migrations").iterdir(), key=lambda one: one.name)
-    return tuple(_migration(file.name, file.read_text("utf-8")) for file in names)
-
-
-def _migration(name: str, text: str) -> Migration:
-    asked = _MIN_CODE.search(text)
-    version = int(name.partition("_")[0])
-    return Migration(version, text, int(asked[1]) if asked else version)
-
-
 SQL: Final = _statements()
-MIGRATIONS: Final = _migrations()
+MIGRATIONS: Final = read(_HERE / "migrations")

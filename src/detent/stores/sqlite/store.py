@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from detent.errors import ClockAhead, StoreClosed, StoreUnavailable
+from detent.errors import StoreClosed, StoreUnavailable
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
+from detent.stores.clock import need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, reader, sealing, upkeep
 from detent.stores.sqlite.bell import Bell
@@ -26,10 +28,8 @@ from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
 
-__all__ = ["AHEAD_US_MAX", "SqliteStore", "connect"]
+__all__ = ["SqliteStore", "connect"]
 
-AHEAD_US_MAX = 5_000_000
-"""How far a caller's clock may be ahead of the store's."""
 _KEYS_PAGE = 1_000
 
 
@@ -99,7 +99,7 @@ class SqliteStore:
         if self._writer is None:
             raise StoreClosed("The store is not open: enter it with `async with` first")
         if now is not None:
-            self._need_time(now)
+            need_time(now, self._clock())
         return self._writer
 
     def _reading(self) -> Pool:
@@ -115,13 +115,6 @@ class SqliteStore:
                 "The store was opened before a fork; open it again in this process",
                 opened_in=self._process,
             )
-
-    def _need_time(self, now: int) -> None:
-        """A clock that runs ahead would end leases early and could not be taken back."""
-        ahead = now - self._clock()
-        if ahead > AHEAD_US_MAX:
-            why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
-            raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
 
     # --- the side that changes something --------------------------------------------------------
 
@@ -179,6 +172,12 @@ class SqliteStore:
 
     async def history(self, key: Key) -> Sequence[Event]:
         return await self._reading().read(reader.history, key)
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
+        return await self._reading().read(reader.histories, keys)
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        return await self._reading().read(reader.leases, leases)
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
         return await self._reading().read(reader.feed, after, limit)

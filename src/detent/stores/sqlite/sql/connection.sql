@@ -37,8 +37,11 @@ SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'
 -- name: meta
 SELECT value FROM meta WHERE name = ?
 
--- name: put_meta
-INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value
+-- name: stamp
+-- What the tables say about themselves from now on. It stands at the end of every migration.
+INSERT INTO meta (name, value) VALUES ('schema_version', '{{version}}'), ('min_code', '{{min_code}}')
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+INSERT INTO meta (name, value) VALUES ('store_id', '{{store_id}}') ON CONFLICT (name) DO NOTHING;
 
 -- name: set_wal
 PRAGMA journal_mode = WAL

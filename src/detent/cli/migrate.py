@@ -1,0 +1,71 @@
+"""`detent migrate`: bring the tables of a store up to date, or say what that would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from detent import stores
+from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.stores.migrations import Migration
+
+__all__ = ["StoreUrl", "migrate"]
+
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar="DETENT_STORE",
+        show_envvar=True,
+        help="The address of the store, such as sqlite:///var/lib/detent.db.",
+    ),
+]
+
+
+def migrate(
+    store: StoreUrl,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; end with 1 if something is pending.")
+    ] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Change nothing; print the SQL that would be run.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Bring the tables of a store up to date. Any number may run it at once; one does the work."""
+    if check and sql:
+        raise typer.BadParameter("--check contradicts --sql: choose one.")
+    with store_errors_end_with_2():
+        found = stores.pending_migrations(store) if check or sql else stores.run_migrations(store)
+    if as_json:
+        word = "pending" if check or sql else "applied"
+        say_json({word: [_data(one, with_sql=sql) for one in found]})
+    elif sql:
+        say(_script(found), encoding="utf-8")
+    else:
+        say(_told(found, "pending" if check else "applied"))
+    if check and found:
+        raise typer.Exit(1)
+
+
+def _data(migration: Migration, *, with_sql: bool) -> dict[str, Any]:
+    told = {"version": migration.version, "name": migration.name, "min_code": migration.min_code}
+    return {**told, "sql": migration.sql} if with_sql else told
+
+
+def _script(found: Sequence[Migration]) -> str:
+    """One transaction. A shell that goes on after an error would commit half of it: hence -bail."""
+    if not found:
+        return "-- The tables are up to date: there is nothing to run.\n"
+    parts = [f"-- {one.file}\n{one.sql}" for one in found]
+    head = "-- Stop at the first error: sqlite3 -bail FILE, psql -v ON_ERROR_STOP=1.\n"
+    return "\n".join([f"{head}BEGIN;\n", *parts, "COMMIT;\n"])
+
+
+def _told(found: Sequence[Migration], word: str) -> str:
+    if not found:
+        return "The tables are up to date.\n"
+    return "".join(f"{word}  {one.file}  (needs code {one.min_code} or newer)\n" for one in found)

@@ -1,0 +1,111 @@
+"""`detent verify`: is everything in the store as it was written?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from detent import stores
+from detent.cli.migrate import StoreUrl
+from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.engine.verify import Finding, Seen, Verification
+from detent.errors import SchemaBehind
+
+__all__ = ["verify"]
+
+
+def verify(
+    store: StoreUrl,
+    tenant: Annotated[
+        str | None, typer.Option(help="Only the records of this tenant; seals are everybody's.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit-offenders", min=1, help="Stop after this many offenders.")
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Replay every history and check records, feed, seals, leases and counts against each other.
+
+    Ends with 0 when all is well, with 1 when something is wrong, with 2 when it could not look. The
+    store may be in use. Nothing is changed.
+    """
+    with store_errors_end_with_2():
+        found, seen = asyncio.run(_checked(store, tenant, limit))
+    if as_json:
+        say_json({"ok": not found, "checked": seen, "offenders": [_data(one) for one in found]})
+    else:
+        say(_told(found, seen))
+    if found:
+        raise typer.Exit(1)
+
+
+async def _checked(url: str, tenant: str | None, limit: int) -> tuple[list[Finding], Seen]:
+    _need_tables(url)
+    found: list[Finding] = []
+    async with stores.open(url) as store:
+        with _shown() as watch:
+            verification = Verification(store, tenant=tenant, watch=watch)
+            async with aclosing(verification.findings()) as findings:
+                async for finding in findings:
+                    found.append(finding)
+                    if len(found) == limit:
+                        break
+    return found, verification.seen
+
+
+def _need_tables(url: str) -> None:
+    """Opening a file would make one where there is none, and find nothing wrong with it."""
+    pending = stores.pending_migrations(url)
+    if pending:
+        names = ", ".join(one.file for one in pending)
+        raise SchemaBehind(
+            f"There is nothing to verify yet at {url}: {names} is pending;"
+            " check the address, or run detent migrate",
+            pending=[one.version for one in pending],
+        )
+
+
+@contextmanager
+def _shown() -> Iterator[Any]:
+    """A bar for somebody who watches a terminal; standard output stays clean either way."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.fields[records]} jobs"), BarColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("verify", total=None, records=0)
+
+        def watch(seen: Seen) -> None:
+            done = seen.events + seen.fed
+            bar.update(task, total=2 * seen.end, completed=done, records=seen.records)
+
+        yield watch
+
+
+def _data(finding: Finding) -> dict[str, Any]:
+    tenant, record = finding.key or (None, None)
+    return {
+        "check": finding.check,
+        "tenant": tenant,
+        "id": record,
+        "version": finding.version,
+        "position": finding.pos,
+        "block": finding.block,
+        "why": finding.why,
+        "look": finding.look,
+    }
+
+
+def _told(found: list[Finding], seen: Seen) -> str:
+    lines = [f"{one.where}: {one.why}\n  look: {one.look}\n" for one in found]
+    size = f"{seen.records} jobs, {seen.events} events, {seen.blocks} blocks"
+    if found:
+        return "".join([*lines, f"Stopped after {size}: something is wrong.\n"])
+    sealed = f"Sealed up to head {seen.head}\n" if seen.head else ""
+    return f"{size}: all is well.\n{sealed}"

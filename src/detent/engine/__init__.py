@@ -1,0 +1,1 @@
+"""The engine: connects the lifecycle, which decides, with the stores, which remember."""

@@ -1,0 +1,150 @@
+"""Records against their histories, and against the rows of their leases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple
+
+from detent.engine.verify.finding import Check, Finding
+from detent.errors import StoreCorrupt
+from detent.lifecycle.job import Job
+from detent.lifecycle.replay import audit
+from detent.stores.api import Fed, Key, ReadStore
+
+__all__ = ["Life", "lives", "misfits"]
+
+_PAGE = 500
+
+
+class Life(NamedTuple):
+    """A record and its history, read one after the other: the history may be longer by then."""
+
+    key: Key
+    job: Job | None
+    history: Sequence[Fed]
+    past: Sequence[Fed]
+    """What had happened when the record was read."""
+
+    @property
+    def version(self) -> int:
+        return 0 if self.job is None else self.job.version
+
+
+async def lives(
+    store: ReadStore, tenant: str | None
+) -> AsyncIterator[tuple[list[Life], list[Finding]]]:
+    """All records of the tenant, page by page, and what is wrong with rows that cannot be read."""
+    page: list[Key] = []
+    async for key in store.keys():
+        if tenant in (None, key[0]):
+            page.append(key)
+        if len(page) == _PAGE:
+            yield await _read(store, page)
+            page = []
+    yield await _read(store, page)
+
+
+async def misfits(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
+    """What is wrong with these records."""
+    found = [finding for life in page if (finding := _judged(life)) is not None]
+    found += await _beyond_the_record(store, page)
+    return found + await _leases(store, page)
+
+
+async def _read(store: ReadStore, keys: Sequence[Key]) -> tuple[list[Life], list[Finding]]:
+    """The page; where something in it cannot be read, record by record."""
+    try:
+        return await _together(store, keys), []
+    except StoreCorrupt as error:
+        if len(keys) == 1:
+            return [], [Finding(Check.ROW, error.message, key=keys[0])]
+    parts = [await _read(store, [key]) for key in keys]
+    return [life for some, _ in parts for life in some], [one for _, some in parts for one in some]
+
+
+async def _together(store: ReadStore, keys: Sequence[Key]) -> list[Life]:
+    records = await store.get(keys)
+    histories = await store.histories(keys)
+    return [
+        _life(key, None if stored is None else stored.job, history)
+        for key, stored, history in zip(keys, records, histories, strict=True)
+    ]
+
+
+def _life(key: Key, job: Job | None, history: Sequence[Fed]) -> Life:
+    version = 0 if job is None else job.version
+    is_longer = len(history) > version or (history and history[-1].event.version > version)
+    past = [fed for fed in history if fed.event.version <= version] if is_longer else history
+    return Life(key, job, history, past)
+
+
+def _judged(life: Life) -> Finding | None:
+    """The record against its past. They were committed together: nothing excuses a difference."""
+    past = life.past
+    if life.job is None:
+        return None
+    last = past[-1].event.version if past else 0
+    if last < life.version:
+        ends = f"its history ends at version {last}" if past else "it has no history"
+        why = f"the record is at version {life.version}, but {ends}"
+        return Finding(Check.HISTORY, why, life.key, life.version)
+    try:
+        fault = audit([fed.event for fed in past], life.job)
+    except (TypeError, ValueError, AttributeError) as error:
+        # A database without strict types hands out whatever somebody has put there.
+        return Finding(Check.ROW, f"its history cannot be judged: {error}", life.key)
+    if fault is not None:
+        return Finding(Check.HISTORY, fault.why, life.key, fault.version)
+    return _out_of_order(life.key, past)
+
+
+def _out_of_order(key: Key, past: Sequence[Fed]) -> Finding | None:
+    """Later versions stand later in the feed; a position of 0 is still to come."""
+    last = 0
+    for fed in past:
+        if fed.pos and fed.pos <= last:
+            why = f"it stands in the feed at {fed.pos}, before the version that it follows"
+            return Finding(Check.FEED, why, key, fed.event.version, fed.pos)
+        last = fed.pos or last
+    return None
+
+
+async def _beyond_the_record(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
+    """Events after the record's version: it moved meanwhile, or somebody has added them."""
+    longer = [life for life in page if life.history and len(life.history) > len(life.past)]
+    again = await store.get([life.key for life in longer])
+    found = []
+    for life, stored in zip(longer, again, strict=True):
+        version, last = stored.job.version if stored else 0, life.history[-1].event.version
+        if version < last:
+            stands = f"the record stands at {version}" if stored else "there is no record"
+            why = f"its history goes on to version {last}, but {stands}"
+            found.append(Finding(Check.HISTORY, why, life.key, version + 1))
+    return found
+
+
+async def _leases(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
+    """Who holds a job over the wire has a row; who held it has none. Ids are never used twice."""
+    named = [(life, lease) for life in page for lease in _wire_leases(life)]
+    rows = await store.leases([lease for _, lease in named])
+    wrong = [
+        (life, lease)
+        for (life, lease), row in zip(named, rows, strict=True)
+        if (row is not None) != (life.job is not None and lease == life.job.lease)
+    ]
+    again = await store.get([life.key for life, _ in wrong])
+    found = []
+    for (life, lease), stored in zip(wrong, again, strict=True):
+        # A record that has moved meanwhile has taken the row of its lease with it.
+        if stored is None or stored.job.version != life.version:
+            continue
+        is_held = lease == stored.job.lease
+        why = f"its lease {lease} has no row" if is_held else f"ended lease {lease} has a row"
+        found.append(Finding(Check.LEASE, why, life.key, life.version))
+    return found
+
+
+def _wire_leases(life: Life) -> Iterator[str]:
+    for fed in life.past:
+        if fed.event.wire and fed.event.lease is not None:
+            yield fed.event.lease

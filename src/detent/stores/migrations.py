@@ -1,0 +1,112 @@
+"""Versions of a database's tables: what is known, what is missing, who may still use what is there.
+
+A migration is a file `NNNN_name.sql` with a line `-- min_code: N`. The version of the code is that
+of the newest migration it brings. The tables remember their own version and the oldest code that
+may use them, so that a rolling deploy works in two steps: a migration that only adds something
+keeps `min_code` low, and running code goes on beside it; a later one that takes something away
+raises it, and code older than that is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+from typing import Protocol
+
+import msgspec
+
+from detent.errors import SchemaAhead, SchemaBehind
+
+__all__ = ["Migration", "Migrations", "TableVersion", "missing", "need_all", "read"]
+
+_MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
+_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One step of the tables. `sql` is everything that has to be run, its own book-keeping too."""
+
+    version: int
+    name: str
+    min_code: int
+    sql: str
+
+    @property
+    def file(self) -> str:
+        """The name of the file without its ending, which is what people call it."""
+        return f"{self.version:04}_{self.name}"
+
+
+class TableVersion(msgspec.Struct, frozen=True):
+    """What tables say about themselves; zeros where there are none yet."""
+
+    version: int = 0
+    min_code: int = 0
+
+
+class Migrations(Protocol):
+    """What the module of a store with tables offers beside `connect(url, clock)`.
+
+    A store that has no tables offers neither function.
+    """
+
+    def pending_migrations(self, url: str) -> Sequence[Migration]:
+        """What would be run, oldest first. Changes and creates nothing.
+
+        `SchemaAhead` when the tables no longer admit this code.
+        """
+        ...
+
+    def run_migrations(self, url: str) -> Sequence[Migration]:
+        """Run what is pending, in one transaction; what was run. Of two at once, one does it."""
+        ...
+
+
+def read(folder: Traversable) -> tuple[Migration, ...]:
+    """The migrations of a folder, oldest first; `ValueError` for what could not be deployed."""
+    files = sorted(folder.iterdir(), key=lambda one: one.name)
+    found = tuple(_parsed(one.name, one.read_text("utf-8")) for one in files)
+    if [one.version for one in found] != list(range(1, len(found) + 1)):
+        raise ValueError("versions of migrations are 1, 2, 3 and so on, one file each")
+    for before, after in pairwise(found):
+        if after.min_code < before.min_code:
+            raise ValueError(f"{after.file} would let code back in that was refused before")
+    return found
+
+
+def missing(known: Sequence[Migration], tables: TableVersion) -> list[Migration]:
+    """The known migrations that the tables have not seen; `SchemaAhead` if it is the other way."""
+    newest = known[-1].version
+    if tables.min_code > newest:
+        raise SchemaAhead(
+            f"The tables have version {tables.version} and need code of version {tables.min_code}"
+            f" or newer, this code has {newest}; update Detent",
+            version=tables.version,
+            known=newest,
+            min_code=tables.min_code,
+        )
+    return [one for one in known if one.version > tables.version]
+
+
+def need_all(known: Sequence[Migration], tables: TableVersion) -> None:
+    """`SchemaBehind` unless nothing is missing."""
+    if missing(known, tables):
+        newest = known[-1].version
+        raise SchemaBehind(
+            f"The tables have version {tables.version}, this code needs {newest};"
+            " run detent migrate first",
+            version=tables.version,
+            known=newest,
+        )
+
+
+def _parsed(file: str, text: str) -> Migration:
+    name, asked = _NAME.fullmatch(file), _MIN_CODE.findall(text)
+    if name is None or len(asked) != 1:
+        raise ValueError(f"{file}: a migration is NNNN_name.sql with one line `-- min_code: N`")
+    version, min_code = int(name[1]), int(asked[0])
+    if min_code > version:
+        raise ValueError(f"{file}: not even the code that brings it could use the result")
+    return Migration(version, name[2], min_code, text)

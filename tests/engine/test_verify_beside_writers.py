@@ -1,0 +1,66 @@
+"""A store that is written to all the time gives no cause for alarm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from detent import stores
+from detent.engine.verify import Finding, Verification
+from tests.sqlite.processes import ROOT, url_of
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address of a store, and the process that writes to it until the test is over."""
+    url = url_of(tmp_path / "detent.db")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    with subprocess.Popen(  # noqa: S603 - ourselves
+        [sys.executable, "-m", "tests.engine.writer", url],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            yield url, child
+        finally:
+            child.kill()
+
+
+async def checked(url: str, runs: int) -> tuple[list[Finding], list[int]]:
+    found: list[Finding] = []
+    ends: list[int] = []
+    async with stores.open(url) as store:
+        for _ in range(runs):
+            verification = Verification(store)
+            found += [one async for one in verification.findings()]
+            ends.append(verification.seen.end)
+    return found, ends
+
+
+def listened(child: subprocess.Popen[str], rounds: int) -> None:
+    """Return when the child has written that many times more, so that it is surely at work."""
+    assert child.stdout is not None
+    for _ in range(rounds):
+        assert child.stdout.readline() == "round\n"
+
+
+def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
+    written: tuple[str, subprocess.Popen[str]],
+) -> None:
+    url, child = written
+    listened(child, 20)
+    found, ends = asyncio.run(checked(url, 12))
+    assert found == []
+    assert child.poll() is None, "the writer has stopped, so nothing was shown"
+    assert ends == sorted(set(ends)), "nothing was written while it looked"
+    child.kill()
+    child.wait()
+    assert asyncio.run(checked(url, 1))[0] == []

@@ -34,7 +34,16 @@ _NEW: Final = (
 _EVENT: Final = tuple(f"event_{name}" for name in EVENT)
 _FAILURE: Final = tuple(
     f"failure_{name}"
-    for name in ("numbers", "attempts", "ats", "codes", "messages", "types", "details", "backtraces")
+    for name in (
+        "numbers",
+        "attempts",
+        "ats",
+        "codes",
+        "messages",
+        "types",
+        "details",
+        "backtraces",
+    )
 )
 
 

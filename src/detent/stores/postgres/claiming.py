@@ -44,7 +44,9 @@ def asked(want: Want, now: int) -> dict[str, Any]:
         "lease_spans": list(spans.values()),
         "leases": want.leases,
         # Without its last brace, so that the length of the lease can follow.
-        "rests": [_encode(_Holding(one, want.holder, want.wire))[:-1].decode() for one in want.leases],
+        "rests": [
+            _encode(_Holding(one, want.holder, want.wire))[:-1].decode() for one in want.leases
+        ],
         "wanted": len(want.leases),
         "holder": want.holder,
         "wire": want.wire,

@@ -83,4 +83,6 @@ def translated(error: BaseException) -> StoreError:
         return StoreRefused(f"The database does not let us in: {error}", sqlstate=sqlstate)
     if isinstance(error, TimeoutError):
         return StoreUnavailable("The server did not answer in time; the call may be committed")
-    return StoreUnavailable(f"PostgreSQL cannot be used: {error}", sqlstate=sqlstate)
+    if is_lost(error):
+        return StoreUnavailable(f"PostgreSQL cannot be reached: {error}", sqlstate=sqlstate)
+    return StoreError(f"PostgreSQL refuses what it was asked: {error}", sqlstate=sqlstate)

@@ -11,13 +11,13 @@ import msgspec
 
 from detent.lifecycle.job import Job, Lease
 from detent.stores import api
-from detent.stores.api import Key, Move, New, Outcome, Unique, Unit
+from detent.stores.api import Key, Move, New, Outcome, Unique, Unit, key_of
 from detent.stores.legal import fault
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.rows import JOB_END, job_of
 
-__all__ = ["MISSING", "Head", "Judge", "key_of"]
+__all__ = ["MISSING", "Head", "Judge"]
 
 MISSING: Final = Lease(0, lost=True)
 """A row that is not there counts as lost."""
@@ -38,11 +38,6 @@ class _Candidate(msgspec.Struct, frozen=True, order=True):
     created_at: int
     seq: int
     key: Key
-
-
-def key_of(job: Job) -> Key:
-    """What a job is found by."""
-    return job.tenant, job.id
 
 
 class Judge:

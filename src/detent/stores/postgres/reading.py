@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from detent.lifecycle.event import Event
-from detent.stores.api import Counted, Key, Logged, Stored
+from detent.lifecycle.job import Lease
+from detent.stores.api import Counted, Fed, Key, Logged, Stored
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
-from detent.stores.postgres.rows import event_of, logged_of, stored_of
+from detent.stores.postgres.rows import event_of, fed_of, logged_of, stored_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["counts", "find", "get", "held_by", "history", "keys", "log_tail", "logs"]
+__all__ = [
+    "counts",
+    "find",
+    "get",
+    "held_by",
+    "histories",
+    "history",
+    "keys",
+    "leases",
+    "log_tail",
+    "logs",
+]
 
 
 async def get(connection: Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -52,6 +64,21 @@ async def history(connection: Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
     rows = await connection.fetch("history", tenant=key[0], record=key[1])
     return [event_of(row) for row in rows]
+
+
+async def histories(connection: Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
+    """The histories of these keys, in order, each event at its position."""
+    found: list[list[Fed]] = [[] for _ in wanted]
+    told = columns(("tenants", "records"), wanted)
+    for number, *row in await connection.fetch("histories", **told):
+        found[number - 1].append(fed_of(row))
+    return found
+
+
+async def leases(connection: Connection, wanted: Sequence[str]) -> list[Lease | None]:
+    """The rows of these wire leases, in order."""
+    found = dict(await connection.fetch("leases", leases=list(wanted)))
+    return [Lease(found[one]) if one in found else None for one in wanted]
 
 
 async def logs(connection: Connection, key: Key, after: int, limit: int) -> list[Logged]:

@@ -20,15 +20,15 @@ from typing import Any, Final
 
 import msgspec
 
+from detent.stores import migrations
 from detent.stores.postgres.columns import WORDS
 
-__all__ = ["MIGRATIONS", "SQL", "Migration", "Statement"]
+__all__ = ["MIGRATIONS", "SQL", "STAMP", "Statement"]
 
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\{\{(\w+)(?: ([^}]*))?\}\}")
 _PARAMETER = re.compile(r"\$([a-z]\w*)")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
-_MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
 _HERE = files(__package__)
 
 
@@ -41,14 +41,6 @@ class Statement(msgspec.Struct, frozen=True):
     def values(self, told: Mapping[str, Any]) -> list[Any]:
         """The parameters in their order; one that is missing is a mistake of ours."""
         return [told[name] for name in self.names]
-
-
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema, and the oldest code that can still work with the result."""
-
-    version: int
-    text: str
-    min_code: int
 
 
 def _pieces() -> Iterator[tuple[str, str, str]]:
@@ -86,16 +78,7 @@ def _statements() -> dict[str, Statement]:
     return {name: _compiled(_filled(text, parts)) for name, text in named.items()}
 
 
-def _migrations() -> tuple[Migration, ...]:
-    names = sorted((_HERE / "migrations").iterdir(), key=lambda one: one.name)
-    return tuple(_migration(file.name, file.read_text("utf-8")) for file in names)
-
-
-def _migration(name: str, text: str) -> Migration:
-    asked = _MIN_CODE.search(text)
-    version = int(name.partition("_")[0])
-    return Migration(version, text, int(asked[1]) if asked else version)
-
-
 SQL: Final = _statements()
-MIGRATIONS: Final = _migrations()
+MIGRATIONS: Final = migrations.read(_HERE / "migrations")
+STAMP: Final = (_HERE / "stamp.sql").read_text("utf-8")
+"""What the tables say about themselves after a migration, with words to be filled in."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import astuple
 
 from detent.stores import api
-from detent.stores.api import Key, Line, Move, New, Outcome, Unit
+from detent.stores.api import Key, Line, Move, New, Outcome, Unit, key_of
 from detent.stores.postgres import arrays
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.faults import UNFIT, is_clash
-from detent.stores.postgres.judging import Head, Judge, key_of
+from detent.stores.postgres.judging import Head, Judge
 from detent.stores.postgres.lanes import Lane, Lanes, lane_of, numbers_of
 from detent.stores.postgres.sorting import waves
 
@@ -76,7 +76,9 @@ class _Writing:
             await self._put_asides(moves)
         if news:
             await self._push(news)
-        events = [event for unit in units for one in (*unit.moves, *unit.new) for event in one.events]
+        events = [
+            event for unit in units for one in (*unit.moves, *unit.new) for event in one.events
+        ]
         if events:
             await self._connection.fetch("record", **arrays.recorded(events))
 
@@ -147,7 +149,13 @@ class _Writing:
 
     async def _promise(self, news: Iterable[New]) -> None:
         rows = {
-            (new.job.tenant, one.key): (new.job.tenant, one.key, one.digest, one.expires_at, new.job.id)
+            (new.job.tenant, one.key): (
+                new.job.tenant,
+                one.key,
+                one.digest,
+                one.expires_at,
+                new.job.id,
+            )
             for new in news
             if (one := new.idempotency) is not None
         }

@@ -3,6 +3,8 @@
 -- as they do in Python: an order that depends on the server's language would be nobody's order.
 -- min_code: 1
 
+CREATE SCHEMA IF NOT EXISTS detent;
+
 CREATE TABLE detent.meta (
     name text COLLATE "C" PRIMARY KEY,
     value text NOT NULL
@@ -224,7 +226,8 @@ CREATE TABLE detent.feed (
     pos bigint PRIMARY KEY,
     tenant text COLLATE "C" NOT NULL,
     record text COLLATE "C" NOT NULL,
-    version bigint NOT NULL
+    version bigint NOT NULL,
+    UNIQUE (tenant, record, version)
 );
 
 -- How far the sequencer is: all that was visible in `snapshot` is in the feed; while `target` is

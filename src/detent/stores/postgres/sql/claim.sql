@@ -125,7 +125,7 @@ FROM (
     SELECT 1 AS number, (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again
 ) AS one FULL JOIN taken USING (number)
 LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
-ORDER BY number
+ORDER BY coalesce(one.number, taken.number)
 
 -- name: claimed_before
 SELECT s.* FROM unnest($leases::text[]) WITH ORDINALITY AS told (lease, number)

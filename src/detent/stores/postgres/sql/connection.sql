@@ -32,7 +32,7 @@ SELECT pg_current_xact_id()::text AS xid
 SELECT pg_xact_status($xid::text::xid8) AS status
 
 -- name: notify
-SELECT pg_notify('detent', '')
+SELECT pg_notify('detent', $name)
 
 -- name: migration_lock
 SELECT pg_advisory_xact_lock(7311424178)
@@ -45,12 +45,5 @@ SELECT count(*) AS count FROM pg_catalog.pg_class AS c
 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = 'detent' AND c.relkind = 'r'
 
--- name: schema_make
-CREATE SCHEMA IF NOT EXISTS detent
-
 -- name: meta
 SELECT value FROM detent.meta WHERE name = $name
-
--- name: put_meta
-INSERT INTO detent.meta (name, value) VALUES ($name, $value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value

@@ -42,6 +42,17 @@ ORDER BY l.tenant, l.queue, t.state
 SELECT {{event_of_e}} FROM detent.events AS e
 WHERE e.tenant = $tenant AND e.record = $record ORDER BY e.version
 
+-- name: histories
+SELECT told.number, coalesce(f.pos, 0) AS pos, {{event_of_e}}
+FROM unnest($tenants::text[], $records::text[]) WITH ORDINALITY AS told (tenant, record, number)
+JOIN detent.events AS e ON e.tenant = told.tenant AND e.record = told.record
+LEFT JOIN detent.feed AS f
+    ON f.tenant = e.tenant AND f.record = e.record AND f.version = e.version
+ORDER BY told.number, e.version
+
+-- name: leases
+SELECT lease, until FROM detent.leases WHERE lease = ANY ($leases::text[])
+
 -- name: logs
 SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
 WHERE tenant = $tenant AND id = $id AND cursor > $after::bigint

@@ -38,7 +38,7 @@ UPDATE detent.workers AS w SET lost = 2 WHERE w.lost = 1 AND NOT EXISTS (
 )
 
 -- name: tallies_many
-SELECT count(*) FROM (SELECT FROM detent.tallies LIMIT $most::bigint) AS some
+SELECT count(*) FROM (SELECT FROM detent.tallies LIMIT $most::bigint) AS tallies
 
 -- name: tallies_folded
 WITH gone AS (DELETE FROM detent.tallies RETURNING lane, state, count)

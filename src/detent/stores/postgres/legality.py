@@ -1,8 +1,4 @@
-"""What the lifecycle tables say, as SQL conditions: the database refuses what no machine declares.
-
-The conditions are chains of OR, the moves that happen most first, so that most rows pass at the first
-few comparisons.
-"""
+"""What the lifecycle tables say, as SQL: the database refuses what no machine declares."""
 
 from __future__ import annotations
 
@@ -18,29 +14,33 @@ _Triple = tuple[str | None, str, str | None]
 
 
 def fill(text: str) -> str:
-    """The text of a migration with its words in double braces replaced by conditions."""
-    for word, condition in _conditions().items():
-        text = text.replace(word, condition)
+    """The text of a migration with its words in double braces replaced by lists and conditions."""
+    for word, listed in _lists().items():
+        text = text.replace(word, listed)
     return text
 
 
-def _conditions() -> dict[str, str]:
+def _lists() -> dict[str, str]:
+    moves = (move for machine in MACHINES.values() for move in _moves(machine))
     return {
-        "{{job_states}}": _any_of("state", (state.name for state in JOB.states)),
-        "{{job_in_hands}}": _any_of("state", IN_HANDS),
-        "{{job_ended}}": _any_of("state", ENDED),
-        "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
-        "{{moves}}": _chain(_moves(machine) for machine in MACHINES.values()),
+        "{{job_states}}": _words(state.name for state in JOB.states),
+        "{{job_in_hands}}": _words(sorted(IN_HANDS)),
+        "{{job_ended}}": _words(sorted(ENDED)),
+        "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
+        "{{moves}}": ",\n            ".join(f"'{move}'" for move in moves),
     }
 
 
 def _ends(machine: Machine) -> str:
-    return f"(kind = {_quoted(machine.name)} AND ({_any_of('target', machine.terminal)}))"
+    kind, targets = _words([machine.name]), _words(sorted(machine.terminal))
+    return f"(kind = {kind} AND target = ANY (ARRAY[{targets}]))"
 
 
-def _moves(machine: Machine) -> str:
-    triples = sorted(machine.triples, key=_heat)
-    return f"(kind = {_quoted(machine.name)} AND ({_chain(map(_move, triples))}))"
+def _moves(machine: Machine) -> Iterable[str]:
+    """Its moves as texts, those that happen most first: old servers look from the start."""
+    for source, event, target in sorted(machine.triples, key=_heat):
+        words = (machine.name, event, source, target)
+        yield " ".join("-" if word is None else _checked(word) for word in words)
 
 
 def _heat(triple: _Triple) -> tuple[int, str]:
@@ -48,28 +48,12 @@ def _heat(triple: _Triple) -> tuple[int, str]:
     return hot, repr(triple)
 
 
-def _move(triple: _Triple) -> str:
-    source, event, target = triple
-    # The event comes first: it differs most, so most comparisons end there.
-    return f"(name = {_quoted(event)} AND {_is('source', source)} AND {_is('target', target)})"
+def _words(words: Iterable[str]) -> str:
+    # In an order that does not change by itself from one process to the next.
+    return ", ".join(f"'{_checked(word)}'" for word in words)
 
 
-def _is(column: str, word: str | None) -> str:
-    return f"{column} IS NULL" if word is None else f"{column} = {_quoted(word)}"
-
-
-def _any_of(column: str, words: Iterable[str]) -> str:
-    # In the order given, or of the alphabet where a set has none: the schema must not change by
-    # itself from one process to the next.
-    ordered = sorted(words) if isinstance(words, frozenset) else words
-    return _chain(f"{column} = {_quoted(word)}" for word in ordered)
-
-
-def _chain(conditions: Iterable[str]) -> str:
-    return " OR ".join(conditions)
-
-
-def _quoted(word: str) -> str:
+def _checked(word: str) -> str:
     if not word.isidentifier():
         raise ValueError(f"{word!r} is no name of a state or event")
-    return f"'{word}'"
+    return str.__str__(word)

@@ -10,9 +10,11 @@ alive AS MATERIALIZED (
 ), may AS MATERIALIZED (
     SELECT $wire::boolean OR EXISTS (SELECT FROM alive) AS claims
 ), again AS MATERIALIZED (
-    SELECT j.id FROM unnest($leases::text[]) AS told (lease)
-    JOIN detent.jobs AS j ON j.holder = $holder AND j.lease = told.lease
-    WHERE j.tenant = $tenant
+    -- The inner query is kept apart, or the tenant would be looked up in an index of all its jobs.
+    SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
+        SELECT j.tenant, j.id FROM detent.jobs AS j
+        WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
+    ) AS j WHERE j.tenant = $tenant
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us
     FROM detent.lanes AS l
@@ -129,6 +131,10 @@ ORDER BY coalesce(one.number, taken.number)
 
 -- name: claimed_before
 SELECT s.* FROM unnest($leases::text[]) WITH ORDINALITY AS told (lease, number)
-JOIN detent.jobs AS j ON j.holder = $holder AND j.lease = told.lease AND j.tenant = $tenant
+CROSS JOIN LATERAL (
+    SELECT j.tenant, j.id FROM detent.jobs AS j
+    WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
+) AS j
 JOIN detent.stored AS s ON s.tenant = j.tenant AND s.id = j.id
+WHERE j.tenant = $tenant
 ORDER BY told.number

@@ -92,5 +92,5 @@ def _job(seq: int) -> tuple[Any, ...]:
 def _moved(seq: int, version: int, state: str) -> tuple[Any, ...]:
     is_over = state == "completed"
     head = (version + 1, state, "default", 0, _NOW, _NOW, "available", seq, 0, 1, 0, 0, 0, None)
-    held = (None if is_over else f"lease-{seq}", "w1", 0, None, _NOW, _NOW, _NOW, _NOW, None, None)
-    return (*head, *held, _NOW if is_over else None, *[None] * 7, seq, version)
+    held = (None if is_over else f"lease-{seq}", "w1", 0, None, _NOW, _NOW, _NOW, _NOW)
+    return (*head, *held, *[None] * 3, _NOW if is_over else None, *[None] * 7, seq, version)

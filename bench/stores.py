@@ -22,7 +22,18 @@ from detent import stores
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
-from detent.stores.api import Body, Committed, Move, New, Store, Stored, Unit, Want, WorkerRow
+from detent.stores.api import (
+    RECORDS_MAX,
+    Body,
+    Committed,
+    Move,
+    New,
+    Store,
+    Stored,
+    Unit,
+    Want,
+    WorkerRow,
+)
 
 __all__ = ["bench"]
 
@@ -81,6 +92,11 @@ class Ours:
     async def _push(self) -> None:
         unit = self._ready.pop() if self._ready else self._new()
         assert (await self.store.step([unit], now=NOW)).outcomes == (Committed(),)
+
+    async def step_in_pieces(self, units: list[Unit]) -> None:
+        """A bulk, in steps of the size that a store takes, all of them asked for at once."""
+        pieces = [units[at : at + RECORDS_MAX] for at in range(0, len(units), RECORDS_MAX)]
+        await asyncio.gather(*(self.store.step(piece, now=NOW) for piece in pieces))
 
     def push_by_many(self) -> None:
         """One job each by many callers at the same time."""
@@ -146,7 +162,7 @@ def _inserts(folder: Path, empty: Path) -> tuple[list[Case], list[Goal]]:
     def bulk_of_ours() -> None:
         path = _copy(empty, folder / f"bulk-{next(numbers)}.db")
         fresh = Ours(path)
-        fresh.wait(fresh.store.step(bulk, now=NOW))
+        fresh.wait(fresh.step_in_pieces(bulk))
         fresh.close()
         path.unlink()
 

@@ -8,13 +8,17 @@
     ├── BadPolicy              a retry policy or workflow shape with an impossible value
     └── StoreError             a store that cannot do what it was asked
         ├── BadUrl             an address that names no store
+        ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
+        ├── ReadTooLong        a question that took too long to answer (ask for less)
         ├── SchemaAhead        tables that are newer than this code
         ├── SchemaBehind       tables that are older than this code and must be migrated
+        ├── StoreBroken        an open store that must not go on (open it again)
         ├── StoreBusy          somebody else had the lock for too long (try again)
         ├── StoreClosed        a call before the store was opened or after it was closed
         ├── StoreCorrupt       the database contradicts itself
         ├── StoreFull          no space is left (try again when there is)
+        ├── StoreOpen          a store that was opened already (open another one)
         ├── StoreRefused       the database does not let us in
         ├── StoreUnavailable   the database cannot be reached (try again)
         └── UnsupportedStore   a database, version or file system that cannot be trusted
@@ -33,16 +37,20 @@ __all__ = [
     "BadPolicy",
     "BadProof",
     "BadUrl",
+    "BatchTooLarge",
     "ClockAhead",
     "DetentError",
     "IllegalTransition",
+    "ReadTooLong",
     "SchemaAhead",
     "SchemaBehind",
+    "StoreBroken",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
+    "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
     "UnsupportedStore",
@@ -103,10 +111,22 @@ class BadUrl(StoreError):
     code = "bad_url"
 
 
+class BatchTooLarge(StoreError):
+    """More in one call than a store does at once; split it, nothing is lost by that."""
+
+    code = "batch_too_large"
+
+
 class ClockAhead(StoreError):
     """The caller's `now` is further ahead of the store's own clock than clocks may differ."""
 
     code = "clock_ahead"
+
+
+class ReadTooLong(StoreError):
+    """A question took longer to answer than anybody should wait; ask for less."""
+
+    code = "read_too_long"
 
 
 class SchemaAhead(StoreError):
@@ -119,6 +139,15 @@ class SchemaBehind(StoreError):
     """The tables were made by older code and must be migrated first."""
 
     code = "schema_behind"
+
+
+class StoreBroken(StoreError):
+    """After an I/O error an open store acknowledges nothing any more; only opening it again helps.
+
+    Whether the call that met the error was committed is unknown until then.
+    """
+
+    code = "store_broken"
 
 
 class StoreBusy(StoreError):
@@ -145,6 +174,12 @@ class StoreFull(StoreError):
 
     code = "store_full"
     retryable = True
+
+
+class StoreOpen(StoreError):
+    """This store object is open already; the database itself may be opened once more."""
+
+    code = "store_open"
 
 
 class StoreRefused(StoreError):

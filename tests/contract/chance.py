@@ -33,8 +33,9 @@ from detent.stores.api import (
     Unit,
     Want,
     WorkerRow,
+    key_of,
 )
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged
 from tests.contract.twins import Twins
 
 TENANTS = ("", "", "t2")
@@ -204,7 +205,9 @@ class Chance:
     # --- making -------------------------------------------------------------------------------
 
     def _pushed(self, rng: Random) -> Unit:
-        return self.make.pushed(**self._claiming(rng))
+        command = self.make.command_id()
+        births = [self._claiming(rng) for _ in range(rng.choice([1, 1, 1, 1, 2]))]
+        return self.make.inserting(*(self.make.new(**one, command_id=command) for one in births))
 
     def _claiming(self, rng: Random) -> dict[str, Any]:
         """A birth that may lay claim to an id, a fingerprint or a key that is in use."""

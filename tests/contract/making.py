@@ -12,10 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle import seal
+from detent.lifecycle import workflow as w
 from detent.lifecycle.event import By, Made
+from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.retry import Verdict
-from detent.stores.api import Body, Due, Key, Move, New, Unit, Want
+from detent.lifecycle.seal import Block
+from detent.stores.api import Body, Due, FlowMove, Move, New, Unit, Want
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -43,11 +47,6 @@ class Clock:
         self.now += us
 
 
-def key_of(job: j.Job) -> Key:
-    """What the job is found by."""
-    return job.tenant, job.id
-
-
 def accepted(answer: j.Answer) -> j.Accepted:
     """The decision, which the test expects to be a yes."""
     assert isinstance(answer, j.Accepted), answer
@@ -66,6 +65,18 @@ def forged(new: New, **facts: Any) -> New:
     job = j.fold(events)
     assert job is not None
     return replace(new, job=job, events=events)
+
+
+def resealed(leaves: Sequence[bytes], blocks: Sequence[Block]) -> list[Block]:
+    """The chain over these leaves, cut as the given one is."""
+    chain: list[Block] = []
+    for block in blocks:
+        start = block.first_pos - 1
+        skipped = seal.skip_of(len(chain) + 1)
+        skip = chain[skipped - 1] if skipped else None
+        last = chain[-1] if chain else None
+        chain.append(seal.seal(leaves[start : start + block.count], last, skip))
+    return chain
 
 
 class Maker:
@@ -130,12 +141,25 @@ class Maker:
     def ticking(self, due: Due) -> Unit:
         """The answer to a due item: what time does to it, or when to look again."""
         job, ctx = due.stored.job, self.ctx(SYSTEM, lease=due.lease, gate=due.gate)
+        if due.swept:
+            command = j.Cancel(Cause.WORKFLOW, force=True)
+            return self.moving(self.moved(job, accepted(j.decide(job, command, self.now, ctx))))
         answer = j.tick(job, self.now, ctx)
         if not isinstance(answer, j.Accepted):
             wake_at = j.next_wake(job, self.now, gate=due.gate, lease=due.lease)
             return Unit(ctx.command_id, moves=(Move(job.version, job, wake_at=wake_at),))
         is_loss = any(event.name == "lose" or event.cause == "lose" for event in answer.events)
         return self.moving(self.moved(job, answer, lease=job.lease, lost=is_loss))
+
+    def flowing(
+        self, flow: w.Flow | None, command: w.Command, *new: New, by: By = USER, **more: Any
+    ) -> Unit:
+        """The unit of a command to a workflow, with the jobs that come in the same commit."""
+        command_id = more.pop("command_id", None) or self.command_id()
+        ctx = w.Context(by, command_id, more.pop("reason", None))
+        answer = w.decide(flow, command, self.now, ctx)
+        assert isinstance(answer, w.Accepted), answer
+        return Unit(command_id, new=new, flow=FlowMove(flow, answer), **more)
 
     def want(self, number: int = 1, **more: Any) -> Want:
         """A wish for that many jobs of the default queue, by worker w1."""

@@ -292,6 +292,15 @@ class TheReplacedJobStillCounts(MemoryStore):
         return super()._not_unique(new, {})
 
 
+class SiblingsAreNotCompared(MemoryStore):
+    def _taken(self, unit: Unit, now: int) -> Outcome | None:
+        each = (
+            super(SiblingsAreNotCompared, self)._taken(replace(unit, new=(new,)), now)
+            for new in unit.new
+        )
+        return next((found for found in each if found), None)
+
+
 class IdempotencyIgnoresTheDigest(MemoryStore):
     def _promised(self, new: New, now: int) -> api.Taken | None:
         found = super()._promised(new, now)
@@ -342,12 +351,35 @@ class TheLivingAreDeclaredLost(MemoryStore):
         return super()._mark_lost(worker, now + 60_000_000)
 
 
+class AShorterLeaseIsNoticedLate(MemoryStore):
+    def _extend(self, lease: str, until: int) -> bool:
+        kept = dict(self._jobs)
+        found = super()._extend(lease, until)
+        self._jobs.update(kept)
+        return found
+
+
+class ALateWordPutsTheEndOff(MemoryStore):
+    def _in_time(self, move: Move) -> int | None:
+        return move.wake_at
+
+
+class ExtendingOnlyLengthens(MemoryStore):
+    def _extend(self, lease: str, until: int) -> bool:
+        return super()._extend(lease, max(until, self._leases.get(lease, until)))
+
+
 class EveryClockIsBelieved(MemoryStore):
     def _need_time(self, now: int) -> None:
         self._need_open()
 
 
 # --- reading --------------------------------------------------------------------------------------
+
+
+class OneMemoryForAllWhoWait(MemoryStore):
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
+        return await super().wait(min(timeout_s, 0.01))
 
 
 class CountsDrift(MemoryStore):
@@ -401,7 +433,14 @@ class LinesOfRefusedUnitsAreKept(MemoryStore):
 
 class PagesOverlap(MemoryStore):
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        after = None if page.after is None else page.after + "\0"
+        found = await super().find(chosen, Page(page.limit + 1, page.after))
+        again = [] if page.after is None else await self.get([page.after])
+        return [*(one for one in again if one), *found][: page.limit]
+
+
+class PagesGoByIdAlone(MemoryStore):
+    async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
+        after = None if page.after is None else ("", page.after[1])
         return await super().find(chosen, Page(page.limit, after))
 
 

@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Actor
-from detent.stores.api import Body, Claimed, GateKind, Own, Want, WorkerRow
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, key_of
+from detent.stores.api import Body, Claimed, GateKind, Own, Want, WorkerRow, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER
 from tests.contract.world import World
 
 
@@ -252,6 +253,104 @@ async def test_a_clock_that_went_back_makes_no_event_before_the_last(world: Worl
     assert (stored.job.claimed_at, stored.job.last_at) == (job.last_at, job.last_at)
 
 
+# --- push -----------------------------------------------------------------------------------------
+
+OFFER: dict[str, Any] = {"push": True, "by": SYSTEM, "holder": "e1"}
+
+
+async def test_offers_take_push_jobs_only_and_claims_pull_jobs_only(world: World) -> None:
+    for name, profile, delivery in [
+        ("a", "python", "push"),
+        ("b", "engine", "push"),
+        ("c", "python", "pull"),
+        ("d", "ojs", "push"),
+        ("e", "rest", None),
+    ]:
+        await world.push(id=name, profile=profile, delivery=delivery)
+    assert await ids(world, **OFFER) == ["a", "b", "d"]
+    assert await ids(world, **OFFER) == []
+    assert await ids(world) == ["c", "e"]
+
+
+@pytest.mark.parametrize("profile", ["python", "engine"])
+@pytest.mark.parametrize(("wire", "lease_us"), [(False, None), (True, None), (True, 7 * SECOND)])
+async def test_an_offered_record_is_what_the_lifecycle_would_have_made_of_it(
+    world: World, profile: str, wire: bool, lease_us: int | None
+) -> None:
+    until = world.now + 3_600 * SECOND
+    await world.alive("e1", until=until)
+    before = [
+        await world.push(profile=profile, delivery="push"),
+        await world.push(profile=profile, delivery="push", priority=-1),
+    ]
+    world.clock.move(3 * SECOND)
+    want = world.make.want(2, wire=wire, lease_us=lease_us, **OFFER)
+    stepped = await world.store.step([], now=world.now, want=want)
+    for job, lease, stored in zip(before, want.leases, stepped.claimed.jobs, strict=True):
+        offer = j.Dispatch(lease, want.holder, want.wire, want.lease_us)
+        ctx = j.Context(want.by, want.command_id, lease=j.Lease(until))
+        answer = j.decide(job, offer, world.now, ctx)
+        assert isinstance(answer, j.Accepted)
+        for field in j.Job.__struct_fields__:
+            assert getattr(stored.job, field) == getattr(answer.job, field), field
+        history = await world.store.history(key_of(job))
+        assert tuple(history[job.version :]) == answer.events
+        assert stored == await world.got(job)
+        assert stored.wake_at == j.next_wake(answer.job, world.now)
+        assert (stored.job.state, stored.job.holder) == ("pending", "e1")
+
+
+async def test_an_offer_goes_by_queue_priority_and_place_and_looks_past_what_is_closed(
+    world: World,
+) -> None:
+    for name, queue, priority in [("a", "x", 0), ("b", "y", 9), ("c", "x", 5), ("d", "z", 9)]:
+        await world.push(id=name, profile="engine", queue=queue, priority=priority)
+    await world.push(id="held", profile="engine", queue="x", held=True)
+    await world.gate("y", closed=True)
+    assert await ids(world, **OFFER, queues=("z", "y", "x")) == ["d", "c", "a"]
+
+
+async def test_nothing_is_offered_to_an_engine_that_is_not_alive(world: World) -> None:
+    job = await world.push(profile="engine")
+    stepped = await world.store.step([], now=world.now, want=world.make.want(**OFFER))
+    assert (stepped.claimed.lost, stepped.claimed.jobs) == (True, ())
+    assert (await world.got(job)).job == job
+
+
+async def test_a_worker_may_not_offer_a_job_to_itself(world: World) -> None:
+    """Only the system dispatches: the table says so, and the wish does not get round it."""
+    await world.push(profile="engine")
+    assert await ids(world, push=True) == []
+
+
+async def test_an_offer_whose_reply_was_lost_answers_the_same_jobs_again(world: World) -> None:
+    for _ in range(3):
+        await world.push(profile="engine")
+    await world.alive("e1")
+    want = world.make.want(2, **OFFER)
+    first = await world.store.step([], now=world.now, want=want)
+    second = await world.store.step([], now=world.now, want=want)
+    assert second.claimed == first.claimed
+    assert len(first.claimed.jobs) == 2
+
+
+async def test_each_push_job_is_offered_to_one_of_many_engines(world: World) -> None:
+    pushed = [await world.push(profile="engine") for _ in range(30)]
+    engines = [f"e{number}" for number in range(12)]
+    await world.alive(*engines)
+    wants = [world.make.want(3, push=True, by=SYSTEM, holder=engine) for engine in engines]
+    steps = [world.store.step([], now=world.now, want=want) for want in wants]
+    taken = [one.job.id for step in await asyncio.gather(*steps) for one in step.claimed.jobs]
+    assert sorted(taken) == sorted(job.id for job in pushed)
+
+
+async def test_an_offer_over_the_wire_has_a_lease_row_of_its_own(world: World) -> None:
+    await world.push(profile="engine")
+    [offered] = await world.claim(wire=True, lease_us=SECOND, **OFFER)
+    lease = offered.job.lease or ""
+    assert await world.store.extend([(lease, world.now + 9 * SECOND)], now=world.now) == [True]
+
+
 # --- leases ---------------------------------------------------------------------------------------
 
 
@@ -279,7 +378,7 @@ async def test_a_claimer_that_is_not_alive_is_told_so_and_gets_nothing(
     if state == "lost":
         await world.lose("w1")
     stepped = await world.store.step([], now=world.now, want=world.make.want())
-    assert stepped.claimed == Claimed(lost=True)
+    assert replace(stepped.claimed, seen=0) == Claimed(lost=True)
     assert (await world.got(job)).job == job
 
 
@@ -317,7 +416,7 @@ async def test_a_claim_whose_reply_was_lost_answers_the_same_jobs_again(
     world.clock.move(SECOND)
     second = await world.store.step([unit], now=world.now, want=want)
     assert second.outcomes == (Own(),)
-    assert second.claimed == first.claimed
+    assert second.claimed.jobs == first.claimed.jobs
     assert len(first.claimed.jobs) == 3
     assert len(await world.claim(9)) == 3
 

@@ -9,9 +9,9 @@ import pytest
 from detent.errors import BadProof
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
-from detent.lifecycle.seal import Block, Sealed
-from detent.stores.api import Key
-from tests.contract.making import USER, WORKER, key_of
+from detent.lifecycle.seal import Sealed
+from detent.stores.api import Key, key_of
+from tests.contract.making import USER, WORKER, resealed
 from tests.contract.world import World
 
 
@@ -115,18 +115,6 @@ async def test_the_chain_is_what_sealing_the_feed_again_gives(world: World) -> N
         pass
     blocks = list(await world.store.blocks())
     assert resealed([seal.leaf(event) for event in await world.feed()], blocks) == blocks
-
-
-def resealed(leaves: list[bytes], blocks: list[Block]) -> list[Block]:
-    """The chain over these leaves, cut as the given one is."""
-    chain: list[Block] = []
-    for block in blocks:
-        start = block.first_pos - 1
-        skipped = seal.skip_of(len(chain) + 1)
-        skip = chain[skipped - 1] if skipped else None
-        last = chain[-1] if chain else None
-        chain.append(seal.seal(leaves[start : start + block.count], last, skip))
-    return chain
 
 
 async def sealed_parts(world: World, key: Key) -> list[Sealed]:

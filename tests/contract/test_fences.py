@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from detent.errors import BatchTooLarge
 from detent.lifecycle import job as j
 from detent.stores.api import (
+    RECORDS_MAX,
     Committed,
     Failure,
     LeaseAlive,
@@ -17,11 +19,27 @@ from detent.stores.api import (
     Stale,
     Taken,
     Unit,
+    key_of,
 )
-from tests.contract.making import ALIVE, LOST, NEVER, SECOND, SYSTEM, USER, WORKER, key_of
+from tests.contract.making import ALIVE, LOST, NEVER, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 # --- the version ----------------------------------------------------------------------------
+
+
+async def test_a_step_that_would_keep_others_waiting_is_refused_whole(world: World) -> None:
+    units = [world.make.pushed() for _ in range(RECORDS_MAX + 1)]
+    with pytest.raises(BatchTooLarge) as refused:
+        await world.commit(*units)
+    assert refused.value.code == "batch_too_large"
+    assert refused.value.fields == {"asked": RECORDS_MAX + 1, "limit": RECORDS_MAX}
+    with pytest.raises(BatchTooLarge):
+        await world.claim(RECORDS_MAX + 1)
+    with pytest.raises(BatchTooLarge):
+        await world.store.step(units[1:], now=world.now, want=world.make.want())
+    assert await world.everything() == {}
+    await world.must(*units[:-1])
+    assert len(await world.claim(RECORDS_MAX)) == RECORDS_MAX
 
 
 async def test_a_committed_unit_changes_the_record_its_history_and_its_wake_time(

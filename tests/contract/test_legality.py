@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import Body, Committed, Failure, Line, Move, Rejected, Unit
-from tests.contract.making import SYSTEM, USER, WORKER, forged, key_of
+from detent.stores.api import Body, Committed, Failure, Line, Move, Rejected, Unit, key_of
+from tests.contract.making import SYSTEM, USER, WORKER, forged
 from tests.contract.world import World
 
 MAX = 2**63 - 1
@@ -215,6 +216,7 @@ async def test_numbers_beyond_64_bits_are_rejected(world: World, number: int) ->
 
 
 async def test_a_record_is_kept_field_by_field(world: World) -> None:
+    await world.make_flow("flow", w.chain("s"), draft=True)
     job = await world.push(
         id="a",
         queue="q",

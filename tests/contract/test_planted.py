@@ -44,14 +44,15 @@ BUGS = planted()
 NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
-# about the lost, versions of the future, command ids that are used twice, and handing out less
-# than everything that is due.
+# about the lost, versions of the future, command ids that are used twice, waiting, and handing out
+# less than everything that is due.
 NOT_BY_CHANCE = {
     "AnybodysCommandIsOwn",
     "ChecksAndWritesAreTornApart",
     "DueGoesById",
     "EveryClockIsBelieved",
     "LostWorkersMayClaim",
+    "OneMemoryForAllWhoWait",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
 }

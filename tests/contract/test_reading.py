@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import product
+from typing import Any
+
+import pytest
 
 from detent.lifecycle import job as j
-from detent.stores.api import Body, Counted, Line
-from detent.stores.select import Filter, Page
-from tests.contract.making import SECOND, USER, WORKER, key_of
+from detent.lifecycle import workflow as w
+from detent.stores.api import Body, Counted, Key, Line, Rejected, key_of
+from detent.stores.select import FIRST_PAGE, Filter, Page
+from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
 # --- records --------------------------------------------------------------------------------------
@@ -33,13 +38,84 @@ async def test_jobs_are_found_newest_first(world: World) -> None:
 async def test_pages_follow_each_other_without_gap_or_overlap(world: World) -> None:
     for number in range(10):
         await world.push(id=f"j{number}")
-    seen: list[str] = []
+    seen: list[Key] = []
     for size in (3, 3, 3, 1, 0):
         page = await world.store.find(Filter(), Page(3, seen[-1] if seen else None))
         assert len(page) == size
-        seen += [stored.job.id for stored in page]
-    assert seen == [f"j{number}" for number in reversed(range(10))]
+        seen += [key_of(stored.job) for stored in page]
+    assert seen == [("", f"j{number}") for number in reversed(range(10))]
     assert list(await world.store.find(Filter(), Page(0))) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+async def test_pages_may_end_between_tenants_that_use_the_same_id(world: World, size: int) -> None:
+    for name, tenant in product("ab", ["", "t", "u"]):
+        await world.push(id=name, tenant=tenant)
+    seen: list[Key] = []
+    while page := await world.store.find(Filter(), Page(size, seen[-1] if seen else None)):
+        seen += [key_of(stored.job) for stored in page]
+    assert seen == [(tenant, name) for name in "ba" for tenant in ("u", "t", "")]
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "nul \0"])
+async def test_a_name_that_no_store_can_hold_is_the_name_of_nothing(
+    world: World, name: str
+) -> None:
+    store = world.store
+    job = await world.push()
+    assert list(await store.get([("", name), key_of(job), (name, "x")])) == [
+        None,
+        await world.got(job),
+        None,
+    ]
+    for key in (("", name), (name, job.id)):
+        assert list(await store.history(key)) == []
+        assert list(await store.logs(key)) == []
+        assert list(await store.find(Filter(), Page(9, key))) == []
+        assert list(await store.append_logs([(key, Line(1, "x"))])) == [0]
+    for field in ("tenant", "queue", "state", "type", "profile"):
+        assert list(await store.find(Filter(**{field: name}))) == []
+    assert list(await store.held_by(name, 9)) == []
+    assert list(await store.counts(name)) == []
+    assert list(await store.extend([(name, world.now)], now=world.now)) == [False]
+    assert list(await store.append_logs([(key_of(job), Line(1, name))])) == [0]
+
+
+@pytest.mark.parametrize("name", ["half \ud800", "nul \0"])
+async def test_a_wish_that_no_store_can_hold_is_granted_nothing(world: World, name: str) -> None:
+    await world.push()
+    wishes: list[dict[str, Any]] = [
+        {"queues": (name,)},
+        {"queues": ("default", name)},
+        {"leases": (name,)},
+        {"tenant": name},
+        {"types": (name,)},
+        {"profiles": (name,)},
+        {"holder": name, "wire": True},
+    ]
+    for wish in wishes:
+        assert await world.claim(**wish) == []
+    assert len(await world.claim()) == 1
+
+
+async def test_a_large_and_awkward_payload_comes_out_as_it_went_in(world: World) -> None:
+    """A megabyte of every character that some layer might want to mend."""
+    awkward = (
+        r"\ud83d\ude00 \ud800 \u0000 \/ \u2028" + "\u2028\u2029\x7f\x85\ufeff\uffff 😀 é e\u0301"
+    )
+    nested = "[" * 400 + '{"a" : 1.0e+2, "a":-0}' + "]" * 400
+    piece = f'"{awkward}",\r\n\t {nested},'
+    payload = f"[{piece * (1_000_000 // len(piece.encode()) + 1)} 12345678901234567890]"
+    assert len(payload.encode()) > 1_000_000
+    body = Body("mail.send", payload, f'{{"x": "{awkward}"}}')
+    job = await world.push(body=body)
+    assert (await world.got(job)).body == body
+    [found] = await world.store.find(Filter())
+    [taken] = await world.claim()
+    assert found.body == taken.body == body
+    done = {"result": payload}
+    await world.do(taken.job, j.Complete(lease=taken.job.lease), WORKER, store=done)
+    assert (await world.got(job)).result == payload
 
 
 async def test_a_filter_holds_all_its_conditions_together(world: World) -> None:
@@ -58,6 +134,99 @@ async def test_a_filter_holds_all_its_conditions_together(world: World) -> None:
     assert await found(Filter(profile="python", type="y")) == "b"
     assert await found(Filter(tenant="t", queue="q", state="available", type="x")) == "a"
     assert await found(Filter(queue="none")) == ""
+
+
+async def test_pages_go_through_equal_ids_of_many_tenants(world: World) -> None:
+    keys = [(tenant, name) for tenant in ("", "t", "a", "ä") for name in ("x", "y")]
+    for tenant, name in keys:
+        await world.push(tenant=tenant, id=name)
+    seen: list[tuple[str, str]] = []
+    while page := await world.store.find(Filter(), Page(3, seen[-1] if seen else None)):
+        seen += [key_of(stored.job) for stored in page]
+    assert seen == sorted(keys, key=lambda key: key[::-1], reverse=True)
+
+
+async def test_a_page_may_begin_after_a_job_that_is_not_there(world: World) -> None:
+    for tenant, name in [("", "a"), ("t", "c"), ("", "c"), ("", "e")]:
+        await world.push(tenant=tenant, id=name)
+    found = await world.store.find(Filter(), Page(9, ("s", "c")))
+    assert [key_of(one.job) for one in found] == [("", "c"), ("", "a")]
+    found = await world.store.find(Filter(), Page(9, ("zzz", "d")))
+    assert [key_of(one.job) for one in found] == [("t", "c"), ("", "c"), ("", "a")]
+    assert list(await world.store.find(Filter(), Page(9, ("", "")))) == []
+
+
+async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None:
+    await world.push(id="a", body=Body("x", key="k", tags=("red", "blue")))
+    await world.push(id="b", body=Body("x", key="K", tags=("blue", "re")))
+    await world.push(id="c", body=Body("x", tags=("",)))
+    new = [
+        world.make.new(id=name, workflow="w", step=step, body=Body("x", key="k", tags=("red",)))
+        for name, step in [("d", "s"), ("e", "s"), ("f", "t")]
+    ]
+    await world.make_flow("w", w.group("s", "t"), *new)
+
+    async def found(**chosen: str) -> str:
+        return "".join(stored.job.id for stored in await world.store.find(Filter(**chosen)))
+
+    assert await found(key="k") == "feda"
+    assert await found(key="") == ""
+    assert await found(tag="blue") == "ba"
+    assert await found(tag="red") == "feda"
+    assert await found(tag="") == "c"
+    assert await found(tag="red,blue") == ""
+    assert await found(workflow="w") == "fed"
+    assert await found(workflow="w", step="s", key="k", tag="red") == "ed"
+    assert await found(step="t") == "f"
+    assert await found(workflow="s") == ""
+    assert await found(workflow="w", tenant="t2") == ""
+
+
+async def test_a_key_without_a_character_is_none(world: World) -> None:
+    [outcome] = await world.commit(world.make.pushed(body=Body("x", key="")))
+    assert isinstance(outcome, Rejected)
+
+
+async def test_filters_and_pages_go_together(world: World) -> None:
+    for number in range(12):
+        tags = ("odd",) if number % 2 else ("even", "odd" * (number % 3 == 0))
+        await world.push(id=f"j{number:02}", body=Body("x", key=f"k{number % 3}", tags=tags))
+    seen: list[str] = []
+    for _ in range(9):
+        after = ("", seen[-1]) if seen else None
+        page = await world.store.find(Filter(tag="odd", key="k0"), Page(1, after))
+        seen += [stored.job.id for stored in page]
+    assert seen == ["j09", "j06", "j03", "j00"]
+
+
+async def test_workflows_are_found_newest_first_by_tenant_and_state(world: World) -> None:
+    for tenant, name in [("", "a"), ("t", "c"), ("", "c"), ("t", "b")]:
+        await world.make_flow(name, w.stages(f"{name}-s"), tenant=tenant)
+    draft = await world.make_flow("d", w.stages("d-s"), draft=True)
+    await world.must(world.make.flowing(await world.flow("a"), w.Abort()))
+
+    async def found(
+        tenant: str | None, state: str | None, page: Page = FIRST_PAGE
+    ) -> list[tuple[str, str]]:
+        return [key_of(one) for one in await world.store.find_workflows(tenant, state, page)]
+
+    assert await found(None, None) == [("", "d"), ("t", "c"), ("", "c"), ("t", "b"), ("", "a")]
+    assert await found("t", None) == [("t", "c"), ("t", "b")]
+    assert await found(None, "aborted") == [("", "a")]
+    assert await found("t", "created") == []
+    assert await found(None, "created") == [key_of(draft.workflow)]
+    assert await found(None, None, Page(2)) == [("", "d"), ("t", "c")]
+    assert await found(None, None, Page(2, ("t", "c"))) == [("", "c"), ("t", "b")]
+    assert await found(None, "pending", Page(9, ("", "c"))) == [("t", "b")]
+    assert await found(None, None, Page(0)) == []
+
+
+async def test_workflows_are_answered_in_the_order_of_the_keys(world: World) -> None:
+    one = await world.make_flow("one", w.stages("a", "b"))
+    two = await world.make_flow("two", w.stages("c"), tenant="t")
+    keys = [("t", "two"), ("", "two"), ("", "one"), ("", "a")]
+    assert list(await world.store.flows(keys)) == [two, None, one, None]
+    assert list(await world.store.flows([])) == []
 
 
 async def test_what_a_holder_has_in_its_hands_is_found(world: World) -> None:
@@ -251,10 +420,59 @@ async def woken_by(world: World, change: Awaitable[object]) -> bool:
     return await waiting
 
 
+async def looked(world: World, **more: Any) -> int:
+    """How much was heard of before a claim looked."""
+    await world.alive("w1")
+    stepped = await world.store.step([], now=world.now, want=world.make.want(**more))
+    assert stepped.claimed.jobs == ()
+    return stepped.claimed.seen
+
+
 async def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(world: World) -> None:
-    await world.claim()
+    seen = await looked(world)
     await world.push()
-    assert await world.store.wait(30.0)
+    assert await world.store.wait(30.0, seen)
+
+
+async def test_what_one_claimer_has_looked_at_is_still_news_to_another(world: World) -> None:
+    seen = await looked(world)
+    await world.push(body=Body("x"))
+    of_another = await looked(world, types=("y",))
+    assert await world.store.wait(30.0, seen)
+    assert await world.store.wait(0.01, of_another) is False
+
+
+async def test_without_a_count_only_what_comes_after_the_call_is_waited_for(world: World) -> None:
+    await world.push()
+    assert await world.store.wait(0.01) is False
+
+
+async def rests(world: World, seen: int) -> bool:
+    """Whether a wait ends in vain sooner or later; one may be woken for nothing, not for ever."""
+    for _ in range(50):
+        if not await world.store.wait(0.01, seen):
+            return True
+        seen = (await world.wish(2)).seen
+    return False
+
+
+async def test_who_has_seen_all_there_was_waits_for_what_comes(world: World) -> None:
+    await world.push()
+    claimed = await world.wish(2)
+    assert len(claimed.jobs) == 1
+    assert await rests(world, claimed.seen)
+    await world.push()
+    assert await world.store.wait(30.0, seen=claimed.seen)
+    assert await world.store.wait(30.0, seen=claimed.seen)
+    assert await rests(world, (await world.wish(2)).seen)
+
+
+async def test_who_claimed_beside_a_unit_has_seen_that_unit(world: World) -> None:
+    await world.alive("w1")
+    unit = world.make.pushed()
+    stepped = await world.store.step([unit], now=world.now, want=world.make.want(2))
+    assert len(stepped.claimed.jobs) == 1
+    assert await rests(world, stepped.claimed.seen)
 
 
 async def test_a_new_job_wakes_all_who_wait(world: World) -> None:

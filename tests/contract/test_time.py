@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec.structs import replace
 
 from detent.errors import ClockAhead
 from detent.lifecycle import job as j
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Claimed, Committed, GateKind, LeaseAlive, WorkerRow
-from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER, key_of
+from detent.stores.api import Claimed, Committed, GateKind, LeaseAlive, WorkerRow, key_of
+from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 # --- due ----------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ async def test_a_lost_instance_is_lost_by_every_clock(world: World) -> None:
     await world.lose("w1")
     world.clock.move(-SECOND)
     stepped = await world.store.step([], now=world.now, want=world.make.want())
-    assert stepped.claimed == Claimed(lost=True)
+    assert replace(stepped.claimed, seen=0) == Claimed(lost=True)
     row, told = j.Lease(world.now + 1), {"taken_by": "w1"}
     unit = world.make.doing(offered, j.Dispatch("L", "w1"), SYSTEM, lease=row, store=told)
     [outcome] = await world.commit(unit)
@@ -251,6 +252,55 @@ async def test_a_lease_that_has_ended_cannot_be_extended(world: World, how: str)
     assert await world.store.extend([(lease or "", world.now)], now=world.now) == [False]
 
 
+async def test_a_later_end_touches_only_the_lease(world: World) -> None:
+    job = await world.claimed(wire=True, holder="remote", lease_us=10 * SECOND)
+    before = await world.got(job)
+    for seconds in (10, 60):
+        until = world.now + seconds * SECOND
+        assert await world.store.extend([(job.lease or "", until)], now=world.now) == [True]
+        assert await world.got(job) == before
+
+
+async def test_an_earlier_end_is_noticed_in_time(world: World) -> None:
+    job = await world.claimed(wire=True, holder="remote", lease_us=10 * SECOND)
+    before, until = await world.got(job), world.now + 4 * SECOND
+    assert await world.store.extend([(job.lease or "", until)], now=world.now) == [True]
+    assert await world.got(job) == replace(before, wake_at=until)
+    world.clock.move(4 * SECOND - 1)
+    assert await world.due() == []
+    world.clock.move(1)
+    [due] = await world.due()
+    assert due.lease == j.Lease(until)
+    lost = world.make.ticking(due)
+    await world.must(lost)
+    assert lost.moves[0].lost
+
+
+async def test_an_earlier_end_goes_before_the_soft_lock_and_a_job_that_never_wakes(
+    world: World,
+) -> None:
+    job = await world.claimed(wire=True, holder="remote", lease_us=10 * SECOND)
+    world.clock.move(10 * SECOND)
+    assert len(await world.due(hold_us=SECOND)) == 1
+    await world.store.extend([(job.lease or "", world.now + 5)], now=world.now)
+    assert await world.due() == []
+    world.clock.move(5)
+    assert [due.lease for due in await world.due()] == [j.Lease(world.now)]
+
+
+@pytest.mark.parametrize("how", ["rearm", "never", "amend"])
+async def test_no_late_word_puts_an_earlier_end_off(world: World, how: str) -> None:
+    job = await world.claimed(wire=True, holder="remote", lease_us=10 * SECOND)
+    until = world.now + 4 * SECOND
+    await world.store.extend([(job.lease or "", until)], now=world.now)
+    if how == "amend":
+        await world.do(job, j.Reprioritise(3), USER)
+    else:
+        at = None if how == "never" else world.now + 10 * SECOND
+        assert await world.rearm(job, at) == Committed()
+    assert (await world.got(job)).wake_at == until
+
+
 async def test_an_amendment_leaves_the_lease_row_alone(world: World) -> None:
     job = await world.claimed(wire=True, holder="remote", lease_us=9 * SECOND)
     until = world.now + 5 * SECOND
@@ -305,6 +355,10 @@ CALLS: dict[str, Callable[[World, int], Awaitable[object]]] = {
     "declare_lost": lambda world, now: world.store.declare_lost(["x"], now=now),
     "extend": lambda world, now: world.store.extend([("x", now)], now=now),
     "set_gates": lambda world, now: world.store.set_gates([], now=now),
+    "set_limits": lambda world, now: world.store.set_limits([], now=now),
+    "note": lambda world, now: world.store.note([], now=now),
+    "take_due_records": lambda world, now: world.store.take_due_records(now=now, limit=1),
+    "prune": lambda world, now: world.store.prune([], now=now),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from detent.lifecycle import job as j
-from detent.stores.api import Committed, Idempotency, Outcome, Own, Taken, Unique
-from tests.contract.making import SECOND, SYSTEM, USER, WORKER, key_of
+from detent.stores.api import Committed, Idempotency, Outcome, Own, Taken, Unique, key_of
+from tests.contract.making import SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
 LIVE = ("scheduled", "available", "pending", "active", "retryable")
@@ -135,6 +135,38 @@ async def test_a_job_that_only_changes_within_the_states_is_not_replaced(world: 
     assert (await world.got(old)).job == old
 
 
+async def test_two_of_one_fingerprint_in_one_unit_are_refused_together(world: World) -> None:
+    command = world.make.command_id()
+    first, second = (world.make.new(unique=ONLY, command_id=command) for _ in "ab")
+    unit = world.make.inserting(first, second)
+    assert await world.commit(unit) == [Taken("unique", first.job)]
+    assert await world.everything() == {}
+    other = world.make.new(unique=Unique("other", LIVE), command_id=command)
+    await world.must(world.make.inserting(first, other))
+
+
+async def test_in_one_unit_too_a_job_counts_by_state_time_and_tenant(world: World) -> None:
+    wishes = [Unique("print", ("active",)), Unique("print", LIVE, since=world.now + 1)]
+    command = world.make.command_id()
+    new = [world.make.new(unique=wish, command_id=command) for wish in (ONLY, *wishes)]
+    new.append(world.make.new(unique=ONLY, tenant="t", command_id=command))
+    await world.must(world.make.inserting(*new))
+
+
+async def test_of_stored_jobs_and_those_of_the_unit_the_oldest_is_named(world: World) -> None:
+    stored = await world.push(unique=ONLY)
+    world.clock.move(-SECOND)
+    command = world.make.command_id()
+    first = world.make.new(unique=Unique("print", ("active",)), command_id=command)
+    second = world.make.new(unique=ONLY, command_id=command)
+    unit = world.make.inserting(first, second)
+    assert await world.commit(unit) == [Taken("unique", first.job)]
+    world.clock.move(2 * SECOND)
+    first = world.make.new(unique=Unique("print", ("active",)), command_id=command)
+    unit = world.make.inserting(first, second)
+    assert await world.commit(unit) == [Taken("unique", stored)]
+
+
 # --- idempotency ----------------------------------------------------------------------------------
 
 
@@ -170,6 +202,19 @@ async def test_a_key_is_free_again_when_its_life_is_over(world: World) -> None:
     second = await world.push(idempotency=once(world, "other"))
     third = world.make.pushed(idempotency=once(world, "other"))
     assert await world.commit(third) == [Taken("idempotency", second)]
+
+
+@pytest.mark.parametrize("digest", ["d", "other"])
+async def test_two_of_one_key_in_one_unit_are_refused_together(world: World, digest: str) -> None:
+    command = world.make.command_id()
+    first = world.make.new(idempotency=once(world), unique=ONLY, command_id=command)
+    second = world.make.new(idempotency=once(world, digest), unique=ONLY, command_id=command)
+    unit = world.make.inserting(first, second)
+    refused = Taken("idempotency", first.job, differs=digest != "d")
+    assert await world.commit(unit) == [refused]
+    assert await world.everything() == {}
+    over = world.make.new(idempotency=once(world, seconds=0), command_id=command)
+    await world.must(world.make.inserting(over, first))
 
 
 async def test_of_many_that_race_for_a_key_one_gets_it(world: World) -> None:

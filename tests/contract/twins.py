@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from detent.lifecycle.event import Event
 from detent.lifecycle.replay import audit
 from detent.stores.api import Due, Key, Rejected, Stepped, Store, Stored
@@ -72,7 +74,7 @@ class Twins:
 async def pages(store: Store, chosen: Filter) -> list[Stored]:
     """Two pages, one after the other."""
     first = list(await store.find(chosen, Page(2)))
-    after = first[-1].job.id if first else None
+    after = (first[-1].job.tenant, first[-1].job.id) if first else None
     return first + list(await store.find(chosen, Page(3, after)))
 
 
@@ -85,7 +87,7 @@ def plain(answer: object) -> Any:
     """What must be equal about an answer: not the words of a rejection, nor the kind of list."""
     match answer:
         case Stepped():
-            return plain(answer.outcomes), answer.claimed
+            return plain(answer.outcomes), replace(answer.claimed, seen=0)
         case Rejected():
             return Rejected
         case Due():

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from detent.lifecycle import job as j
+from detent.lifecycle import seal
+from detent.lifecycle import workflow as w
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.replay import audit
 from detent.stores.api import (
+    Claimed,
     Committed,
     Due,
+    Fed,
     GateKind,
     GateRow,
     Key,
+    Limit,
+    LimitKind,
+    LimitRow,
     Move,
+    New,
     Outcome,
+    Retention,
     Store,
     Stored,
     Unit,
     WorkerRow,
+    key_of,
 )
-from tests.contract.making import SECOND, Clock, Maker, key_of
+from detent.stores.select import Page
+from tests.contract.making import SECOND, WORKER, Clock, Maker, resealed
 
 HOUR = 3_600 * SECOND
 
@@ -34,6 +46,7 @@ class World:
         self.store = store
         self.clock = clock
         self.make = Maker(clock)
+        self.forgotten: list[j.Job] = []
 
     @property
     def now(self) -> int:
@@ -61,20 +74,48 @@ class World:
         await self.must(unit)
         return unit.moves[0].job
 
+    async def make_flow(
+        self, name: str, steps: Sequence[w.StepPlan], *new: New, **more: Any
+    ) -> w.Flow:
+        """A new workflow; the new jobs name its steps."""
+        jobs = Counter(one.job.step or "" for one in new)
+        command = w.Make(id=name, steps=tuple(steps), jobs=dict(jobs), **more)
+        await self.must(self.make.flowing(None, command, *new))
+        return await self.flow(name, more.get("tenant", ""))
+
+    async def flow(self, name: str, tenant: str = "") -> w.Flow:
+        """The workflow as it is stored."""
+        [flow] = await self.store.flows([(tenant, name)])
+        assert flow is not None
+        return flow
+
     async def rearm(self, job: j.Job, wake_at: int | None) -> Outcome:
         """The answer to moving nothing but `wake_at`."""
         unit = Unit(self.make.command_id(), moves=(Move(job.version, job, wake_at=wake_at),))
         [outcome] = await self.commit(unit)
         return outcome
 
-    async def claim(self, number: int = 1, **more: Any) -> list[Stored]:
-        """The jobs a wish was granted; the worker is alive unless it claims over the wire."""
+    async def wish(self, number: int = 1, **more: Any) -> Claimed:
+        """The answer to a wish; the worker is alive unless it claims over the wire."""
         want = self.make.want(number, **more)
         if not want.wire:
             await self.alive(want.holder)
         stepped = await self.store.step([], now=self.now, want=want)
         assert not stepped.claimed.lost
-        return list(stepped.claimed.jobs)
+        return stepped.claimed
+
+    async def claim(self, number: int = 1, **more: Any) -> list[Stored]:
+        """The jobs a wish was granted."""
+        return list((await self.wish(number, **more)).jobs)
+
+    async def claim_ids(self, number: int = 100, **more: Any) -> list[str]:
+        """The jobs a wish was granted, by id."""
+        return [one.job.id for one in await self.claim(number, **more)]
+
+    async def complete(self, job: j.Job, **told: Any) -> j.Job:
+        """The job after its holder was done with it."""
+        done = j.Complete(lease=job.lease)
+        return await self.do(job, done, WORKER, store={"lease": job.lease, **told})
 
     async def claimed(self, **more: Any) -> j.Job:
         """A job that was pushed and claimed."""
@@ -106,6 +147,26 @@ class World:
         tenant = more.pop("tenant", "")
         await self.store.set_gates([GateRow(kind, name, j.Gate(**more), tenant)], now=self.now)
 
+    async def limit(self, name: str, kind: LimitKind = LimitKind.QUEUE, **more: Any) -> None:
+        """Set a limit; one that allows everything is none."""
+        tenant = more.pop("tenant", "")
+        row = LimitRow(kind, name, Limit(**more) if more else None, tenant)
+        await self.store.set_limits([row], now=self.now)
+
+    async def prune(self, *rules: Retention, limit: int = 1_000) -> int:
+        """How many jobs were let go; those whose workflow stays are remembered for its tally."""
+        before = await self.everything()
+        number = await self.store.prune(rules, now=self.now, limit=limit)
+        left = await self.everything()
+        gone = [stored.job for key, stored in before.items() if key not in left]
+        assert len(gone) == number, "other jobs are gone than were counted"
+        assert all(job.ended_at is not None for job in gone), "a live job is gone"
+        self.forgotten += gone
+        flows = await self.store.flows([(x.tenant, x.workflow or "") for x in self.forgotten])
+        kept = zip(self.forgotten, flows, strict=True)
+        self.forgotten = [job for job, flow in kept if flow is not None]
+        return number
+
     async def got(self, job: j.Job) -> Stored:
         """The job as the store has it."""
         [stored] = await self.store.get([key_of(job)])
@@ -119,29 +180,70 @@ class World:
         found = await self.store.get(keys)
         return {key: stored for key, stored in zip(keys, found, strict=True) if stored is not None}
 
+    async def fed(self) -> list[Fed]:
+        """All events with their positions, read in small pages."""
+        fed: list[Fed] = []
+        while page := await self.store.feed(fed[-1].pos if fed else 0, 7):
+            fed += page
+        positions = [one.pos for one in fed]
+        assert positions == sorted(set(positions)), "positions repeat or go back"
+        return fed
+
     async def feed(self) -> list[Event]:
-        """All events in their order, read in small pages."""
-        events: list[Event] = []
-        while page := await self.store.feed(len(events), 7):
-            assert [fed.pos for fed in page] == list(
-                range(len(events) + 1, len(events) + len(page) + 1)
-            )
-            events += [fed.event for fed in page]
-        return events
+        """All events in their order."""
+        return [one.event for one in await self.fed()]
 
     async def audit(self) -> None:
         """Whatever was done: every history is a legal life, and every sum is right."""
         records = await self.everything()
         by_record: dict[Key, list[Event]] = defaultdict(list)
-        for event in await self.feed():
-            by_record[event.tenant, event.record].append(event)
-        assert set(by_record) == set(records), "records and feed differ"
-        for key, stored in records.items():
+        fed = await self.fed()
+        for one in fed:
+            by_record[one.event.tenant, one.event.record].append(one.event)
+        lives = {key: stored.job for key, stored in records.items()} | await self._flow_lives()
+        assert set(by_record) == set(lives), "records and feed differ"
+        for key, record in lives.items():
             history = list(await self.store.history(key))
             assert history == by_record[key], f"history and feed of {key} differ"
-            assert (fault := audit(history, stored.job)) is None, fault
+            assert (fault := audit(history, record)) is None, fault
+        await self._audit_seals({one.pos: one.event for one in fed})
+        await self._audit_tallies(records)
         await self._audit_counts(records)
+        await self._audit_limits(records)
         await self._audit_logs(records)
+
+    async def _audit_seals(self, events: dict[int, Event]) -> None:
+        """Every seal can be made again from the leaves, and only what is sealed can be gone."""
+        leaves = dict(await self.store.leaves(0, 100_000))
+        assert list(leaves) == list(range(1, len(leaves) + 1)), "leaves have a gap"
+        for pos in leaves.keys() & events.keys():
+            assert leaves[pos] == seal.leaf(events[pos]), f"the leaf of {pos} is another event's"
+        gone = set(range(1, max(events, default=0) + 1)) - events.keys()
+        assert gone <= leaves.keys(), "the feed has a gap that was never sealed"
+        blocks = list(await self.store.blocks(0, 100_000))
+        assert sum(block.count for block in blocks) == len(leaves), "blocks and leaves differ"
+        assert resealed(list(leaves.values()), blocks) == blocks, "a seal is broken"
+
+    async def _flow_lives(self) -> dict[Key, Any]:
+        """All workflows and steps by key."""
+        workflows = await self.store.find_workflows(page=Page(10_000))
+        lives: dict[Key, Any] = {key_of(workflow): workflow for workflow in workflows}
+        for flow in await self.store.flows(list(lives)):
+            assert flow is not None
+            lives |= {(step.tenant, step.id): step for step in flow.steps.values()}
+        return lives
+
+    async def _audit_tallies(self, records: dict[Key, Stored]) -> None:
+        """Every step's tally is what its jobs add up to."""
+        workflows = await self.store.find_workflows(page=Page(10_000))
+        jobs = [stored.job for stored in records.values()] + self.forgotten
+        for flow in await self.store.flows([key_of(one) for one in workflows]):
+            assert flow is not None
+            for step in flow.steps.values():
+                mine = [x for x in jobs if (x.tenant, x.step) == (step.tenant, step.id)]
+                assert flow.tally(step.id) == w.recount(mine), f"the tally of {step.id}"
+            assert all(one.total for one in flow.tallies.values()), "a tally of no jobs"
+            assert (fault := w.broken_flow(flow)) is None, fault
 
     async def _audit_counts(self, records: dict[Key, Stored]) -> None:
         jobs = [stored.job for stored in records.values()]
@@ -153,9 +255,20 @@ class World:
             mine = [one for one in said if one.tenant == tenant]
             assert list(await self.store.counts(tenant)) == mine, f"counts of tenant {tenant!r}"
 
+    async def _audit_limits(self, records: dict[Key, Stored]) -> None:
+        """What a limit says to be in hands is in hands."""
+        held = [stored for stored in records.values() if stored.job.lease is not None]
+        real = Counter((x.job.tenant, LimitKind.QUEUE, x.job.queue) for x in held)
+        real.update((x.job.tenant, LimitKind.KEY, x.body.key or "") for x in held)
+        for tenant in {key[0] for key in records}:
+            for one in await self.store.limits(tenant):
+                assert one.row.tenant == tenant
+                assert one.active == real[tenant, one.row.kind, one.row.name], one
+
     async def _audit_logs(self, records: dict[Key, Stored]) -> None:
         tail = await self.store.log_tail(0, 100_000)
         assert [one.pos for one in tail] == sorted({one.pos for one in tail}), "positions repeat"
+        assert {one.key for one in tail} <= records.keys(), "lines of nobody"
         for key in records:
             lines = list(await self.store.logs(key, 0, 100_000))
             assert [one.cursor for one in lines] == list(range(1, len(lines) + 1)), "a cursor gap"

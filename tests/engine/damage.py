@@ -21,13 +21,13 @@ from tests.contract.world import World
 from tests.sqlite.processes import url_of
 
 NAMES = {
-    "jobs": "jobs",
-    "events": "events",
-    "bodies": "bodies",
-    "leases": "leases",
-    "counters": "counters",
-    "blocks": "blocks",
-    "leaves": "leaves",
+    "jobs": "detent_jobs",
+    "events": "detent_events",
+    "bodies": "detent_bodies",
+    "leases": "detent_leases",
+    "counters": "detent_counters",
+    "blocks": "detent_blocks",
+    "leaves": "detent_leaves",
 }
 EVENTS_IN_A_BLOCK = 5
 
@@ -290,7 +290,7 @@ DAMAGES: dict[str, Damage] = {
         *(Check.COUNT, "the counts", "queue 'other' has 1 jobs cancelled, but 0 are counted"),
     ),
     "a count of a queue that nobody knows": Damage(
-        "INSERT INTO {counters} VALUES ('t', 'void', 'available', 'x', 'python', 5)",
+        "INSERT INTO {counters} VALUES ('t', 'void', 'available', 5)",
         *(Check.COUNT, "the counts", "queue 'void' of tenant 't' has 0 jobs available, but 5"),
     ),
     "the row of a lease is gone": Damage(
@@ -298,7 +298,7 @@ DAMAGES: dict[str, Damage] = {
         *(Check.LEASE, "wired version 2", "its lease L-.* has no row"),
     ),
     "an ended lease has a row": Damage(
-        "INSERT INTO {leases} SELECT json_extract(rest, '$.lease'), 1 FROM {events}"
+        "INSERT INTO {leases} SELECT json_extract(rest, '$.lease'), 1, 1 FROM {events}"
         " WHERE record = 'was-wired' AND version = 2",
         *(Check.LEASE, "was-wired version 3", "ended lease L-.* has a row"),
     ),

@@ -57,7 +57,7 @@ def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
 ) -> None:
     url, child = written
     listened(child, 20)
-    found, ends = asyncio.run(checked(url, 12))
+    found, ends = asyncio.run(checked(url, 6))
     assert found == []
     assert child.poll() is None, "the writer has stopped, so nothing was shown"
     assert ends == sorted(set(ends)), "nothing was written while it looked"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.lifecycle.merkle import climb, leaf_hash, paths_of, root_of, route, skip_of
+from detent.lifecycle.merkle import GrowingRoot, climb, leaf_hash, paths_of, root_of, route, skip_of
 
 # The inputs and roots that implementations of Certificate Transparency test themselves with.
 PUBLIC_INPUTS = [
@@ -139,3 +139,11 @@ def test_one_route_passes_every_wanted_block_and_stops_at_the_oldest(
 
 def test_no_wish_needs_only_the_newest() -> None:
     assert route(7, ()) == (7,)
+
+
+def test_a_root_that_grows_leaf_by_leaf_is_the_root_of_all_of_them() -> None:
+    growing, taken = GrowingRoot(), []
+    for leaf in leaves(70):
+        growing.add(leaf)
+        taken.append(leaf)
+        assert growing.hash() == root_of(taken)

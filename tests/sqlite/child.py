@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,9 @@ from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Claimed, Committed, Store, Unit, WorkerRow
+from detent.stores.sqlite import SqliteStore
+from detent.stores.sqlite.place import path_of
+from detent.stores.sqlite.transaction import Transaction
 from tests.contract.making import SECOND, Clock, Maker
 
 FOREVER = 1_000_000 * SECOND
@@ -153,6 +157,24 @@ async def until_refused(store: Store, make: Own) -> None:
         say(refused=error.code)
 
 
+async def stop_inside(url: str, name: str) -> None:
+    """Be stopped in the middle of a transaction, and go on when somebody says so."""
+    make = Own(name)
+    store = SqliteStore(path_of(url), make.clock)
+
+    def stop(tx: Transaction) -> list[str]:
+        unit = make.pair()
+        tx.commit([unit], make.now)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return [new.job.id for new in unit.new]
+
+    async with store:
+        begin_together()
+        await push(store, make)
+        say(pushed=await store._writing().do(stop))  # noqa: SLF001 - only there is it our turn
+        await push(store, make)
+
+
 async def insist(url: str, name: str) -> None:
     """Push some jobs whatever happens, and say everything that happens."""
     make = Own(name)
@@ -189,6 +211,7 @@ TASKS: dict[str, Callable[..., Awaitable[None]]] = {
     "write": write,
     "open_at_once": open_at_once,
     "outgrow": outgrow,
+    "stop_inside": stop_inside,
     "insist": insist,
     "use_after_fork": use_after_fork,
 }

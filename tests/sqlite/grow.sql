@@ -1,5 +1,5 @@
 -- Jobs with their bodies and first events, numbered from :first to :last, in one state.
-INSERT INTO jobs (
+INSERT INTO detent_jobs (
     seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, wire,
     ended_at, type, wake_at
@@ -11,14 +11,18 @@ SELECT
     CASE WHEN :is_over THEN i END, 'type' || (i % 5), CASE WHEN NOT :is_over THEN i END
 FROM n;
 
-INSERT INTO bodies (seq, payload, meta)
-SELECT seq, '[]', '{}' FROM jobs WHERE seq BETWEEN :first AND :last;
+INSERT INTO detent_bodies (seq, payload, meta)
+SELECT seq, '[]', '{}' FROM detent_jobs WHERE seq BETWEEN :first AND :last;
 
-INSERT INTO events (
+INSERT INTO detent_events (
     tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind
 )
 SELECT '', id, 1, seq, 'enqueue', NULL, 'available', 'user', '', 'c', 'job'
-FROM jobs WHERE seq BETWEEN :first AND :last;
+FROM detent_jobs WHERE seq BETWEEN :first AND :last;
 
-INSERT OR REPLACE INTO counters (tenant, queue, state, type, profile, count)
-SELECT tenant, queue, state, type, profile, count(*) FROM jobs GROUP BY 1, 2, 3, 4, 5;
+INSERT OR REPLACE INTO detent_counters (tenant, queue, state, count)
+SELECT tenant, queue, state, count(*) FROM detent_jobs GROUP BY 1, 2, 3;
+
+INSERT OR REPLACE INTO detent_lanes (tenant, queue, delivery, type, profile, key, count)
+SELECT tenant, queue, delivery, type, profile, '', count(*) FROM detent_jobs
+WHERE state = 'available' GROUP BY 1, 2, 3, 4, 5;

@@ -17,7 +17,7 @@ from tests.contract.making import USER, Clock, Maker
 from tests.sqlite.processes import url_of
 
 INSERT = (
-    "INSERT INTO events (tenant, record, version, at, name, source, target, actor, actor_id,"
+    "INSERT INTO detent_events (tenant, record, version, at, name, source, target, actor, actor_id,"
     " command_id, kind) VALUES ('', ?, ?, 0, ?, ?, ?, 'user', '', '', ?)"
 )
 
@@ -43,7 +43,11 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["UPDATE events SET at = 1", "UPDATE events SET pos = 9 WHERE pos = 1", "DELETE FROM events"],
+    [
+        "UPDATE detent_events SET at = 1",
+        "UPDATE detent_events SET pos = 9 WHERE pos = 1",
+        "DELETE FROM detent_events",
+    ],
 )
 def test_events_are_neither_changed_nor_deleted(
     database: sqlite3.Connection, statement: str
@@ -98,10 +102,10 @@ def test_a_record_that_contradicts_itself_is_refused(
     database: sqlite3.Connection, change: str
 ) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
-        database.execute(f"UPDATE jobs SET {change}")  # noqa: S608 - a list of our own
+        database.execute(f"UPDATE detent_jobs SET {change}")  # noqa: S608 - a list of our own
 
 
 def test_a_body_without_a_job_is_refused(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA foreign_keys = ON")
     with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
-        database.execute("INSERT INTO bodies (seq, payload, meta) VALUES (99, '', '')")
+        database.execute("INSERT INTO detent_bodies (seq, payload, meta) VALUES (99, '', '')")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from detent import stores
-from detent.errors import BadUrl, StoreClosed, StoreCorrupt, StoreUnavailable, UnsupportedStore
+from detent.errors import BadUrl, StoreClosed, StoreCorrupt, StoreOpen, UnsupportedStore
 from detent.stores.sqlite import place
 from detent.stores.sqlite.connection import need_version, open_reader, open_writer
 from tests.sqlite.processes import url_of
@@ -107,7 +107,7 @@ def test_the_settings_are_in_force_on_every_connection(tmp_path: Path) -> None:
     found = [writer.execute(f"PRAGMA {name}").fetchone()[0] for name in asked]
     assert found == ["wal", 2, 1, 5_000]
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader.execute("DELETE FROM jobs")
+        reader.execute("DELETE FROM detent_jobs")
     writer.close()
     reader.close()
 
@@ -136,7 +136,7 @@ def test_a_store_must_be_opened_and_only_once(tmp_path: Path) -> None:
         with pytest.raises(StoreClosed):
             await store.counts()
         async with store:
-            with pytest.raises(StoreUnavailable, match="open already"):
+            with pytest.raises(StoreOpen, match="open already"):
                 await store.__aenter__()
         with pytest.raises(StoreClosed):
             await store.step([], now=0)

@@ -27,8 +27,8 @@ def meta(path: Path, **changes: object) -> dict[str, str]:
     """Change what the file says about itself; what it says then."""
     connection = sqlite3.connect(path, isolation_level=None)
     for name, value in changes.items():
-        connection.execute("UPDATE meta SET value = ? WHERE name = ?", (str(value), name))
-    found = dict(connection.execute("SELECT name, value FROM meta").fetchall())
+        connection.execute("UPDATE detent_meta SET value = ? WHERE name = ?", (str(value), name))
+    found = dict(connection.execute("SELECT name, value FROM detent_meta").fetchall())
     connection.close()
     return found
 
@@ -76,11 +76,27 @@ def test_somebody_elses_tables_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "detent.db"
     path.touch(0o600)
     other = sqlite3.connect(path)
-    other.execute("CREATE TABLE jobs (mine)")
+    other.execute("CREATE TABLE detent_jobs (mine)")
     with pytest.raises(UnsupportedStore, match="already exists"):
         opened(path)
     names = other.execute("SELECT name FROM sqlite_schema").fetchall()
-    assert names == [("jobs",)]
+    assert names == [("detent_jobs",)]
+    other.close()
+
+
+def test_nothing_of_ours_can_have_a_name_that_somebody_else_uses(tmp_path: Path) -> None:
+    """People enqueue inside their own database: only the prefix belongs to us."""
+    path = tmp_path / "detent.db"
+    path.touch(0o600)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("CREATE TABLE jobs (mine)")
+    other.execute("CREATE TABLE meta (name, value)")
+    opened(path)
+    names = {name for (name,) in other.execute("SELECT name FROM sqlite_schema")}
+    not_ours = {"jobs", "meta", "sqlite_sequence"}
+    ours = {name.removeprefix("sqlite_autoindex_") for name in names - not_ours}
+    assert "detent_jobs" in ours
+    assert {name.partition("_")[0] for name in ours} == {"detent"}
     other.close()
 
 

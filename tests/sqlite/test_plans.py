@@ -11,24 +11,35 @@ from pathlib import Path
 import pytest
 
 from detent import stores
+from detent.stores.select import Filter
 from detent.stores.sqlite.statements import SQL, split
 from tests.sqlite.processes import url_of
 
 HOT = (
     # commit
     *("head", "last_seq", "job_move", "job_rearm", "is_own", "unique_holders", "unique_of"),
-    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand"),
+    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand", "last_pos"),
+    *("record", "record_drop", "workflow", "steps", "step_tally", "step_flips", "step_sweep"),
+    *("lane_drop", "meta_put", "tags_of", "tag_drop", "erase_body", "erase_logs", "erase_failures"),
     # claim
     *("lanes", "lane", "holding", "worker", "gate", "stored_seq", "stored_seqs", "failures"),
+    *("flipping", "flip", "flipped", "gate_job", "limit", "limit_use", "limits", "held_in_queue"),
+    *("held_of_key", "served", "served_latest"),
     # due
-    *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "worker_lose"),
+    "worker_lose",
+    *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "wake_earlier"),
+    *("swept_due", "swept_emptied", "is_swept", "records_due", "record_hold"),
+    # retention
+    *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
+    *("empty_workflows", "step_ids", "forget_steps", "forget_workflow"),
     # reading
+    *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
 _SCAN = re.compile(r"SCAN (?!json_each|CONSTANT)\w+")
 # Walks in the order of the table itself, from its end, and stops after one row.
-_MAY_SCAN = {"block_last"}
+_MAY_SCAN = {"block_last", "last_pos", "sealed"}
 FINISHED, LIVE = 200_000, 50_000
 
 
@@ -68,12 +79,13 @@ def test_no_hot_statement_scans(database: sqlite3.Connection) -> None:
 
 
 def test_the_test_would_see_a_scan(database: sqlite3.Connection) -> None:
-    for statement in ("SELECT * FROM jobs WHERE type = ''", "SELECT count(*) FROM events"):
+    scanning = ("SELECT * FROM detent_jobs WHERE type = ''", "SELECT count(*) FROM detent_events")
+    for statement in scanning:
         [(*_, detail)] = database.execute(f"EXPLAIN QUERY PLAN {statement}")
         assert _SCAN.search(detail)
 
 
-def steps(database: sqlite3.Connection, name: str, *args: object) -> int:
+def steps(database: sqlite3.Connection, name: str, *args: object, **named: object) -> int:
     """How many instructions of SQLite's machine a statement takes."""
     taken = 0
 
@@ -83,7 +95,7 @@ def steps(database: sqlite3.Connection, name: str, *args: object) -> int:
         return 0
 
     database.set_progress_handler(count, 1)
-    database.execute(SQL[name], args).fetchmany(10)
+    database.execute(SQL[name], named or args).fetchmany(10)
     database.set_progress_handler(None, 0)
     return taken
 
@@ -103,10 +115,10 @@ def grow(database: sqlite3.Connection, state: str, first: int, number: int) -> N
 
 
 def costs(database: sqlite3.Connection) -> dict[str, int]:
-    lane = ("", "default", "type1", "python", 0)
+    lane = ("", "default", "pull", "type1", "python", None, 0)
     return {
         "head": steps(database, "head", "", "job-00000001"),
-        "lanes": steps(database, "lanes", "", "default"),
+        "lanes": steps(database, "lanes", "", "default", "pull"),
         "lane": steps(database, "lane", *lane),
         "due": steps(database, "due", 10**9, 10),
         "history": steps(database, "history", "", "job-00000001"),
@@ -114,6 +126,16 @@ def costs(database: sqlite3.Connection) -> dict[str, int]:
         "move": steps(database, "job_rearm", None, 1, 1),
         "stored": steps(database, "stored_seqs", "[1, 2, 3]"),
     }
+
+
+def test_a_page_costs_the_same_at_any_depth(database: sqlite3.Connection) -> None:
+    grow(database, "available", 1, 2_000)
+    page = {**dict.fromkeys(Filter.__struct_fields__), "tenant": "", "limit": 10}
+    first, *deep = (
+        steps(database, "found", **page, below=below)
+        for below in (b"", "job-00001900", "job-00001000", "job-00000100")
+    )
+    assert deep == [first] * 3
 
 
 @pytest.mark.slow

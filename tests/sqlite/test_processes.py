@@ -102,9 +102,9 @@ def test_after_an_io_error_the_store_stops_and_what_it_acknowledged_is_there(
     path = tmp_path / "detent.db"
     [spoken] = ended([start("outgrow", url_of(path), "p")])
     refused = [line["refused"] for line in spoken if "refused" in line]
-    assert refused == ["store_unavailable"] * 3
+    assert refused == ["store_broken"] * 3
     # Nothing was acknowledged between the first error and the end.
-    first = spoken.index({"refused": "store_unavailable"})
+    first = spoken.index({"refused": "store_broken"})
     assert not any("pushed" in line for line in spoken[first:])
     pushed = {job for line in spoken for job in line.get("pushed", [])}
     assert pushed <= set(states(path))

@@ -51,8 +51,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_records_are_stored_in_the_order_of_their_fields(path: Path) -> None:
     fields = list(Job.__struct_fields__)
-    assert names(path, "stored")[1 : len(fields) + 1] == fields
-    assert names(path, "jobs")[1 : len(fields) + 1] == fields
+    assert names(path, "detent_stored")[1 : len(fields) + 1] == fields
+    assert names(path, "detent_jobs")[1 : len(fields) + 1] == fields
 
 
 def test_every_field_that_changes_is_written_by_a_move() -> None:
@@ -67,7 +67,8 @@ def test_every_field_that_changes_is_written_by_a_move() -> None:
 def test_the_columns_of_an_event_are_its_first_fields_in_their_order() -> None:
     """Everything from `cause` on is kept as one text, so a new field belongs behind it."""
     columns = SQL["event_insert"].split("(")[1].split(")")[0].replace(",", " ").split()
-    assert columns[-1] == "rest"
+    assert (columns[0], columns[-1]) == ("pos", "rest")
+    columns = columns[1:]
     assert tuple(columns[:-1]) == Event.__struct_fields__[: len(columns) - 1]
     assert Event.__struct_fields__[len(columns) - 1] == "cause"
 

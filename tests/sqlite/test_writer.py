@@ -180,9 +180,9 @@ def test_a_commit_of_another_process_wakes_who_waits(tmp_path: Path) -> None:
 
 def test_what_came_between_a_claim_and_a_wait_is_not_slept_through(tmp_path: Path) -> None:
     async def use(store: SqliteStore, make: Own) -> None:
-        await store.step([], now=make.now, want=make.want(1, holder="p"))
+        looked = await store.step([], now=make.now, want=make.want(1, holder="p"))
         await store.step([make.pair()], now=make.now)
-        assert await store.wait(30.0)
+        assert await store.wait(30.0, looked.claimed.seen)
 
     using(tmp_path / "detent.db", use)
 
@@ -219,4 +219,4 @@ def test_two_who_seal_at_the_same_time_make_one_chain(tmp_path: Path) -> None:
 
 
 def stored_leaves(tx: Transaction) -> list[bytes]:
-    return [one for (one,) in tx.connection.execute("SELECT leaf FROM leaves ORDER BY pos")]
+    return [one for (one,) in tx.connection.execute("SELECT leaf FROM detent_leaves ORDER BY pos")]

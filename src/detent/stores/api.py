@@ -13,308 +13,128 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-import msgspec
-
-from detent.lifecycle.event import By, Event
-from detent.lifecycle.job import Gate, Job, Lease
-from detent.lifecycle.retry import RetryPolicy
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.shapes import (
+    RECORDS_MAX,
+    Body,
+    Claimed,
+    Committed,
+    Counted,
+    Due,
+    Failure,
+    Fair,
+    Fed,
+    FlowMove,
+    GateKind,
+    GateRow,
+    Idempotency,
+    Key,
+    LeaseAlive,
+    Limited,
+    LimitKind,
+    LimitRow,
+    Line,
+    Logged,
+    Move,
+    New,
+    Note,
+    Outcome,
+    Own,
+    Record,
+    Rejected,
+    Retention,
+    Stale,
+    StaleFlow,
+    StaleRecord,
+    Stepped,
+    Stored,
+    Taken,
+    Unique,
+    Unit,
+    Want,
+    WorkerRow,
+    key_of,
+    name_of,
+)
 
 __all__ = [
+    "RECORDS_MAX",
     "Body",
     "Claimed",
     "Committed",
     "Counted",
     "Due",
     "Failure",
+    "Fair",
     "Fed",
+    "FlowMove",
     "GateKind",
     "GateRow",
     "Idempotency",
     "Key",
     "LeaseAlive",
+    "Limit",
+    "LimitKind",
+    "LimitRow",
+    "Limited",
     "Line",
     "Logged",
     "Move",
     "New",
+    "Note",
     "Outcome",
     "Own",
     "ReadStore",
+    "Record",
     "Rejected",
+    "Retention",
     "Stale",
+    "StaleFlow",
+    "StaleRecord",
     "Stepped",
     "Store",
     "Stored",
     "Taken",
     "Unique",
     "Unit",
+    "Used",
     "Want",
     "WorkerRow",
     "WriteStore",
     "key_of",
+    "name_of",
 ]
-
-Key: TypeAlias = tuple[str, str]
-"""A record's tenant and id: what it is found by, everywhere."""
-
-
-def key_of(job: Job) -> Key:
-    """What the job is found by."""
-    return job.tenant, job.id
-
-
-class Body(msgspec.Struct, frozen=True):
-    """What a job is about. Written once, with the job, and never changed.
-
-    `payload` and `meta` are exact JSON text: what comes out is byte for byte what went in.
-    """
-
-    type: str
-    payload: str = "[]"
-    meta: str = "{}"
-    tags: tuple[str, ...] = ()
-    retry: RetryPolicy = RetryPolicy()
-    schema: str | None = None
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """The error of one attempt: the event has its code, this row has the rest."""
-
-    attempt: int
-    at: int
-    code: str
-    message: str = ""
-    type: str = ""
-    details: str | None = None
-    backtrace: str | None = None
-
-
-class Line(msgspec.Struct, frozen=True):
-    """A line of a job's log as it is written; the store gives it its cursor."""
-
-    at: int
-    text: str
-    level: str = "info"
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """A job as the store has it: the record, when time may next change it, and what it is about."""
-
-    job: Job
-    body: Body
-    wake_at: int | None = None
-    result: str | None = None
-    failures: tuple[Failure, ...] = ()
-
-
-class Unique(msgspec.Struct, frozen=True):
-    """The new job must be the only one of its fingerprint among those that count.
-
-    Counting are jobs in one of `states` that were created at `since` or later. A job that the same
-    unit moves out of these states does not count any more: that is how one replaces another.
-    """
-
-    fingerprint: str
-    states: tuple[str, ...]
-    since: int | None = None
-
-
-class Idempotency(msgspec.Struct, frozen=True):
-    """A caller's promise that this is one request: the same key within its life is the same job."""
-
-    key: str
-    digest: str
-    expires_at: int
-
-
-class New(msgspec.Struct, frozen=True):
-    """A job that comes into being."""
-
-    job: Job
-    events: tuple[Event, ...]
-    body: Body
-    wake_at: int | None = None
-    unique: Unique | None = None
-    idempotency: Idempotency | None = None
-
-
-class Move(msgspec.Struct, frozen=True):
-    """A job that goes on: its next record and the events that lead there.
-
-    `version` is the one the decision was made on. Without events only `wake_at` moves. `lease` is
-    the lease that the move relies on or ends. With `lost` the store re-reads the row behind that
-    lease in the same transaction and refuses when it is alive after all. With `taken_by` the row of
-    that worker must be alive and not lost.
-    """
-
-    version: int
-    job: Job
-    events: tuple[Event, ...] = ()
-    wake_at: int | None = None
-    lease: str | None = None
-    lost: bool = False
-    taken_by: str | None = None
-    result: str | None = None
-    failure: Failure | None = None
-    lines: tuple[Line, ...] = ()
-
-
-class Unit(msgspec.Struct, frozen=True):
-    """What one decision changes: all of it is committed, or none. `command_id` is its own."""
-
-    command_id: str
-    moves: tuple[Move, ...] = ()
-    new: tuple[New, ...] = ()
-
-
-class Committed(msgspec.Struct, frozen=True):
-    """It is durable."""
-
-
-class Own(msgspec.Struct, frozen=True):
-    """It was durable already: this very command had been committed and its answer was lost."""
-
-
-class Stale(msgspec.Struct, frozen=True):
-    """The record has moved on, or is gone (`None`): decide again on what it is now."""
-
-    key: Key
-    now: Job | None
-
-
-class LeaseAlive(msgspec.Struct, frozen=True):
-    """The holder was declared lost, but its row is alive; or it must be alive, and is not."""
-
-    key: Key
-    lease: Lease | None
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """An id, a unique fingerprint or an idempotency key is in use: `by` is the job that has it.
-
-    `what` is `id`, `idempotency` or `unique`, the first of them that applies. `differs` is true
-    when an idempotency key was used before for something else. Of several jobs that a unique one
-    would stand beside, `by` is the oldest.
-    """
-
-    what: str
-    by: Job
-    differs: bool = False
-
-
-class Rejected(msgspec.Struct, frozen=True):
-    """The database itself refuses it (a check, a trigger): the fault is ours, and is not stored."""
-
-    why: str
-
-
-Outcome: TypeAlias = Committed | Own | Stale | LeaseAlive | Taken | Rejected
-
-
-class Want(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's wish for jobs: as many as it brings leases for.
-
-    Queues are looked at strictly from left to right; within one by priority, then by place.
-    `types` and `profiles` of `None` mean any. The ids of the leases are made by the claimer before
-    the call, so that a repeated call (same `command_id`) answers the jobs that hold them.
-    """
-
-    command_id: str
-    by: By
-    holder: str
-    leases: tuple[str, ...]
-    queues: tuple[str, ...]
-    tenant: str = ""
-    wire: bool = False
-    lease_us: int | None = None
-    types: tuple[str, ...] | None = None
-    profiles: tuple[str, ...] | None = None
-
-
-class Claimed(msgspec.Struct, frozen=True):
-    """The jobs a wish was granted, oldest claim first; `lost` when the claimer is marked lost."""
-
-    jobs: tuple[Stored, ...] = ()
-    lost: bool = False
-
-
-class Stepped(msgspec.Struct, frozen=True):
-    """The answers of one step: one per unit, in order, and what was claimed."""
-
-    outcomes: tuple[Outcome, ...]
-    claimed: Claimed = Claimed()
-
-
-class Due(msgspec.Struct, frozen=True):
-    """A job that time may have changed, with everything that `tick` asks about it."""
-
-    stored: Stored
-    lease: Lease | None
-    gate: Gate
-
-
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker instance: trusted until `alive_until`, or lost for good."""
-
-    id: str
-    alive_until: int
-    lost: bool = False
-
-
-class GateKind(StrEnum):
-    """What a gate stands before: all jobs of a queue, or all of a type."""
-
-    QUEUE = "queue"
-    TYPE = "type"
-
-
-class GateRow(msgspec.Struct, frozen=True):
-    """A gate that was closed, opened or whose queue was deleted; the newest word counts."""
-
-    kind: GateKind
-    name: str
-    gate: Gate
-    tenant: str = ""
-
-
-class Fed(msgspec.Struct, frozen=True):
-    """An event at its position in the feed of all events."""
-
-    pos: int
-    event: Event
-
-
-class Logged(msgspec.Struct, frozen=True):
-    """A line at its cursor: per job from 1, without gaps. `pos` orders the lines of all jobs."""
-
-    key: Key
-    cursor: int
-    line: Line
-    pos: int
-
-
-class Counted(msgspec.Struct, frozen=True):
-    """How many jobs of a queue are in a state."""
-
-    tenant: str
-    queue: str
-    state: str
-    count: int
 
 
 class WriteStore(Protocol):
     """The side that changes something. Every call is one commit."""
 
     async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
-        """Commit the units and claim what is wanted, in one transaction."""
+        """Commit the units and claim what is wanted, in one transaction.
+
+        More than `RECORDS_MAX` records and leases together are refused with `BatchTooLarge`.
+        """
         ...
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[Due]:
-        """What is due by now, each item to one caller: its `wake_at` moves to now + `hold_us`."""
+        """Jobs that are due by now, each to one caller: `wake_at` moves to now + `hold_us`."""
+        ...
+
+    async def take_due_records(
+        self, *, now: int, limit: int, hold_us: int = 500_000
+    ) -> Sequence[Record]:
+        """The same for small records. The hold moves no version."""
+        ...
+
+    async def note(self, notes: Sequence[tuple[Key, str, Note]], *, now: int) -> Sequence[bool]:
+        """Keep what the holder of a lease says; false where that lease has ended."""
         ...
 
     async def beat(self, workers: Sequence[WorkerRow], *, now: int) -> Sequence[bool]:
@@ -329,11 +149,28 @@ class WriteStore(Protocol):
         ...
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
-        """Move the end of wire leases; false for one that has ended. No version moves."""
+        """Move the end of wire leases to what is asked; false for one that has ended.
+
+        No version moves. When the new end is earlier than the job's `wake_at`, that is lowered to
+        it, so that a loss is noticed in time; otherwise nothing of the job is touched. Whatever is
+        written to the job later, its `wake_at` is never after the end of the lease it goes on with.
+        """
         ...
 
     async def set_gates(self, gates: Sequence[GateRow], *, now: int) -> None:
         """Close and open gates; claims see it at once."""
+        ...
+
+    async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:
+        """Set and lift limits; claims see it at once."""
+        ...
+
+    async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:
+        """Forget ended jobs that a rule lets go, oldest end first; how many were.
+
+        All their events must be sealed, and their workflow, if they have one, must have ended;
+        with its last job the workflow goes. Idempotency keys that have run out go on the way.
+        """
         ...
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
@@ -341,12 +178,18 @@ class WriteStore(Protocol):
         ...
 
     async def append_logs(self, lines: Sequence[tuple[Key, Line]]) -> Sequence[int]:
-        """Append lines; the cursor of each, or 0 where there is no such job."""
+        """Append lines; the cursor of each, or 0 where it cannot be kept.
+
+        That is where there is no such job, where it was erased, and where a text is no text.
+        """
         ...
 
 
 class ReadStore(Protocol):
-    """The side that only looks. Every call sees one moment."""
+    """The side that only looks. Every call sees one moment.
+
+    Names that no store can hold (with NUL or half a character) are the names of nothing.
+    """
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         """The jobs of these keys, in order."""
@@ -354,6 +197,30 @@ class ReadStore(Protocol):
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         """The jobs that fit, newest first."""
+        ...
+
+    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+        """The workflows of these keys with their steps and tallies, in order."""
+        ...
+
+    async def find_workflows(
+        self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
+    ) -> Sequence[Workflow]:
+        """The workflows that fit, newest first."""
+        ...
+
+    async def records(
+        self, kind: str, tenant: str = "", after: str | None = None, limit: int = 1_000
+    ) -> Sequence[Record]:
+        """The small records of a kind, by id, after one."""
+        ...
+
+    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+        """The small records of these kinds, tenants and ids, in order."""
+        ...
+
+    async def limits(self, tenant: str = "") -> Sequence[Limited]:
+        """The limits in force and how much of each is used, by kind and name."""
         ...
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
@@ -383,6 +250,10 @@ class ReadStore(Protocol):
         """All events in their one order, after a position."""
         ...
 
+    async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
+        """What was sealed at each position; it outlives the event that is forgotten."""
+        ...
+
     async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
         """The sealed blocks after a number, oldest first."""
         ...
@@ -395,8 +266,13 @@ class ReadStore(Protocol):
         """The lines of all jobs after a position."""
         ...
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Until something that could be claimed may exist; false when the time ran out first."""
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
+        """Until something that could be claimed may exist; false when the time ran out first.
+
+        With the `seen` of a claim that was in vain it ends at once if anything has come since that
+        claim looked, whoever else has claimed meanwhile; without, it waits for what comes after the
+        call. It may end early, never late.
+        """
         ...
 
     def keys(self) -> AsyncIterator[Key]:

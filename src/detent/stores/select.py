@@ -15,16 +15,25 @@ class Filter(msgspec.Struct, frozen=True):
     state: str | None = None
     type: str | None = None
     profile: str | None = None
+    key: str | None = None
+    tag: str | None = None
+    workflow: str | None = None
+    step: str | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
-    """At most `limit` records, those that come after the one with the id `after`.
+    """At most `limit` records, those that come after the one with the key `after`.
 
     Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
+    Two tenants may use the same id, so the place of a record is told by both.
     """
 
     limit: int = 50
-    after: str | None = None
+    after: tuple[str, str] | None = None
+
+    def is_after(self, tenant: str, id_: str) -> bool:
+        """Whether a record comes after the last one of the page before."""
+        return self.after is None or (id_, tenant) < self.after[::-1]
 
 
 FIRST_PAGE = Page()

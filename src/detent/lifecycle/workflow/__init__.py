@@ -15,7 +15,7 @@ from detent.lifecycle.workflow.applying import (
     fold_step,
     fold_workflow,
 )
-from detent.lifecycle.workflow.cascade import cascade, needs_cascade, returned
+from detent.lifecycle.workflow.cascade import cascade, is_due, needs_cascade, returned
 from detent.lifecycle.workflow.commands import (
     Abort,
     AddJobs,
@@ -120,6 +120,7 @@ __all__ = [
     "gate_of",
     "group",
     "is_claimable",
+    "is_due",
     "needs_cascade",
     "outlooks",
     "recount",

@@ -34,7 +34,7 @@ from detent.lifecycle.workflow.table import (
 )
 from detent.lifecycle.workflow.tally import NOTHING, Tally
 
-__all__ = ["cascade", "needs_cascade", "returned", "settle"]
+__all__ = ["cascade", "is_due", "needs_cascade", "returned", "settle"]
 
 _OPENS = Move(StepEvent.OPEN, StepState.PENDING)
 _STARTS = Move(StepEvent.START, StepState.IN_PROGRESS)
@@ -71,7 +71,7 @@ def needs_cascade(workflow: Workflow, step: Step, tally: Tally) -> bool:
     """Whether a move is due; false means that `cascade` would answer no event."""
     if _goes_on(workflow, step):
         return True
-    return _is_due(step, tally)
+    return is_due(step, tally)
 
 
 def _goes_on(workflow: Workflow, step: Step) -> bool:
@@ -79,7 +79,8 @@ def _goes_on(workflow: Workflow, step: Step) -> bool:
     return workflow.state is WorkflowState.PENDING and step.started_at is not None
 
 
-def _is_due(step: Step, tally: Tally) -> bool:
+def is_due(step: Step, tally: Tally) -> bool:
+    """Whether the step itself must start or end; true also if none of its jobs was heard of."""
     if step.state is StepState.PENDING:
         return tally.has_begun or _ending(step, tally) is not None
     return step.state is StepState.IN_PROGRESS and _ending(step, tally) is not None
@@ -135,7 +136,7 @@ def _take_turn(commit: Commit, step_id: str) -> Outlook:
 def _advance(commit: Commit, step_id: str) -> bool:
     """Take the step as far as its tally says; whether it ended with that."""
     step, tally = commit.steps[step_id], commit.tallies.get(step_id, NOTHING)
-    if not _is_due(step, tally):
+    if not is_due(step, tally):
         return False
     if step.state is StepState.PENDING:
         must(commit.move_step(step_id, _STARTS))

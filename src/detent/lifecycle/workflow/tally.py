@@ -10,14 +10,24 @@ it nobody could tell from the counters that a step has nothing left to run.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.job import JobState
 from detent.lifecycle.job.table import PARKED
 
-__all__ = ["NOTHING", "Tally", "Word", "bucket", "delta", "fresh", "recount", "step_percentage"]
+__all__ = [
+    "NOTHING",
+    "Standing",
+    "Tally",
+    "Word",
+    "bucket",
+    "delta",
+    "fresh",
+    "recount",
+    "step_percentage",
+]
 
 Word: TypeAlias = Literal["pending", "in_progress", "retried", "completed", "failed"]
 
@@ -28,6 +38,17 @@ _WORDS: dict[JobState, Word] = {
     JobState.DISCARDED: "failed",
     JobState.CANCELLED: "failed",
 }
+
+
+class Standing(Protocol):
+    """What of a job is counted: a store need not read more of it."""
+
+    @property
+    def state(self) -> JobState: ...
+    @property
+    def previous(self) -> JobState | None: ...
+    @property
+    def attempt(self) -> int: ...
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,20 +107,20 @@ def fresh(jobs: int) -> Tally:
     return Tally(pending=jobs, total=jobs)
 
 
-def bucket(job: Job) -> Word:
+def bucket(job: Standing) -> Word:
     """The word that the job is counted under."""
     if _stands_waiting(job):
         return "retried" if job.attempt else "pending"
     return _WORDS[job.state]
 
 
-def delta(before: Job | None, after: Job) -> Tally:
+def delta(before: Standing | None, after: Standing) -> Tally:
     """What the move from `before` to `after` changes in its step's tally; `None` for a new job."""
     now = _counted(after)
     return now if before is None else now + -_counted(before)
 
 
-def recount(jobs: Iterable[Job]) -> Tally:
+def recount(jobs: Iterable[Standing]) -> Tally:
     """The tally as it must be, from the jobs themselves."""
     tally = NOTHING
     for job in jobs:
@@ -112,12 +133,12 @@ def step_percentage(tally: Tally) -> int:
     return 100 * tally.completed // tally.total if tally.total else 0
 
 
-def _stands_waiting(job: Job) -> bool:
+def _stands_waiting(job: Standing) -> bool:
     """A cancelled job stands where its cancel found it."""
     return (job.previous if job.state is JobState.CANCELLED else job.state) in PARKED
 
 
-def _counted(job: Job) -> Tally:
+def _counted(job: Standing) -> Tally:
     cancelled = job.state is JobState.CANCELLED
     counts: dict[str, int] = {bucket(job): 1}
     return Tally(

@@ -3,35 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
-from itertools import islice
-from typing import Any
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Gate, Lease
+from detent.stores import flows
 from detent.stores.api import Claimed, Stored, Want
+from detent.stores.fences import is_alive
+from detent.stores.gates import joined
+from detent.stores.legal import is_storable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import lane_of
+from detent.stores.sqlite.pending import Lane, spot_of
+from detent.stores.sqlite.quotas import Quotas, Turns
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at, stored_rows
 
-__all__ = ["claim"]
+__all__ = ["claim", "let_in"]
 
-_Lane = tuple[str, str]
-_Candidate = tuple[int, int, str, int]
+FLIPS_MAX = 1_000
+"""How many jobs of steps that opened one transaction lets in."""
+
+
+class _Walk(NamedTuple):
+    """A lane with the job that comes first in it now, ordered as a claim takes them."""
+
+    turn: int
+    priority: int
+    place: int
+    id: str
+    lane: Lane
+    seq: int
+    rest: Iterator[Sequence[Any]]
 
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
+    if not is_storable(want):
+        return Claimed()
     tx.pending.flush()
-    alive = tx.units.worker_lease(want.holder)
-    if not want.wire and (alive.lost or alive.until <= now):
+    alive = tx.known.worker_lease(want.holder)
+    if not want.wire and not is_alive(alive, now):
         return Claimed(lost=True)
     again = _claimed_before(tx, want)
-    return Claimed(again or tuple(_Claim(tx, want, now, alive).jobs()))
+    if again:
+        return Claimed(again)
+    let_in(tx)
+    return _Claim(tx, want, now, alive).granted()
+
+
+def let_in(tx: Transaction) -> None:
+    """Jobs of steps that opened become claimable, the best first, so many at a time."""
+    left = FLIPS_MAX
+    for tenant, step, workflow in tx.execute("flipping", FLIPS_MAX).fetchall():
+        flow = tx.known.flow_of(tenant, workflow)
+        is_open = w.is_claimable(flow.workflow, flow.steps[step])
+        done = tx.execute("flip", tenant, step, left).rowcount if is_open else 0
+        left -= done
+        if left <= 0:
+            tx.may_be_claimable = True
+            return
+        tx.execute("flipped", tenant, step)
 
 
 def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...]:
@@ -51,62 +87,116 @@ class _Claim:
         self._want = want
         self._now = now
         self._alive = alive
+        self._quotas = Quotas(tx, now)
+        self._turns = Turns(tx, want.tenant, want.fair, now)
+        self._gates: dict[Lane, Gate] = {}
+        self._shut: list[int] = []
         self._taken: list[Stored] = []
+        self._moved: list[flows.Moved] = []
 
-    def jobs(self) -> list[Stored]:
-        for queue in dict.fromkeys(self._want.queues):
-            if len(self._taken) == len(self._want.leases):
-                break
-            lanes = self._lanes(queue)
-            # All is read before anything is written: nobody walks an index that changes.
-            chosen = self._next(queue, lanes)
-            found = {row[0]: (row, one) for row, one in stored_rows(self._tx.connection, chosen)}
-            for seq in chosen:
-                self._decide(*found[seq], lanes)
-            self._tx.pending.flush()
-        return self._taken
+    def granted(self) -> Claimed:
+        queues = list(dict.fromkeys(self._want.queues))
+        # All is read before anything is written: nobody walks an index that changes.
+        chosen = self._chosen(queues)
+        found = {row[0]: (row, one) for row, one in stored_rows(self._tx.connection, chosen)}
+        for seq in chosen:
+            self._decide(*found[seq])
+        changes = flows.changes_of(self._moved)
+        self._tx.writing.follow(changes, [], self._now, self._want.command_id)
+        self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
+        self._quotas.save()
+        self._turns.save()
+        is_short = len(self._taken) < len(self._want.leases)
+        retry_at = self._quotas.free_at if is_short else None
+        return Claimed(tuple(self._taken), retry_at=retry_at)
 
-    def _lanes(self, queue: str) -> dict[_Lane, Gate]:
-        """The types and profiles that wait in this queue, are wanted, and stand at an open gate."""
-        lanes, want, tx = {}, self._want, self._tx
-        for kind, profile in tx.execute("lanes", want.tenant, queue).fetchall():
+    def _chosen(self, queues: Sequence[str]) -> list[int]:
+        """Queue by queue, or all at once where they take turns."""
+        groups = [queues] if self._want.fair else [[queue] for queue in queues]
+        chosen: list[int] = []
+        for group in groups:
+            missing = len(self._want.leases) - len(chosen)
+            if missing > 0:
+                chosen += self._next(
+                    [lane for queue in group for lane in self._lanes(queue)], missing
+                )
+        return chosen
+
+    def _lanes(self, queue: str) -> list[Lane]:
+        """The lanes of this queue that are wanted and stand at an open gate."""
+        want, tx, lanes = self._want, self._tx, []
+        delivery = "push" if want.push else "pull"
+        for kind, profile, key in tx.execute("lanes", want.tenant, queue, delivery).fetchall():
             is_wanted = want.types is None or kind in want.types
             if is_wanted and (want.profiles is None or profile in want.profiles):
                 gate = gate_of(tx.connection, want.tenant, queue, kind)
                 if not gate.closed and not gate.queue_deleted:
-                    lanes[kind, profile] = gate
+                    lane = Lane(want.tenant, queue, delivery, kind, profile, key)
+                    self._gates[lane] = gate
+                    lanes.append(lane)
         return lanes
 
-    def _next(self, queue: str, lanes: dict[_Lane, Gate]) -> list[int]:
-        """The next jobs of the queue, its lanes merged into one order."""
-        missing = len(self._want.leases) - len(self._taken)
-        ordered = merge(*(self._walk(queue, lane) for lane in lanes))
-        return [seq for *_, seq in islice(ordered, missing)]
+    def _next(self, lanes: Sequence[Lane], missing: int) -> list[int]:
+        """The next jobs of these lanes, merged into one order, as far as limits let them."""
+        walks = [walk for lane in lanes if (walk := self._first(lane, self._walk(lane)))]
+        heapify(walks)
+        chosen: list[int] = []
+        while walks and len(chosen) < missing:
+            walk = heappop(walks)
+            if walk.turn != self._turns.of(walk.lane):
+                heappush(walks, walk._replace(turn=self._turns.of(walk.lane)))
+            elif self._quotas.has_room(walk.lane):
+                chosen.append(walk.seq)
+                self._quotas.spend(walk.lane)
+                self._turns.serve(walk.lane)
+                if following := self._first(walk.lane, walk.rest):
+                    heappush(walks, following)
+        return chosen
 
-    def _walk(self, queue: str, lane: _Lane) -> Iterator[_Candidate]:
+    def _walk(self, lane: Lane) -> Iterator[Sequence[Any]]:
         """The jobs of one lane, best first, as far as somebody asks."""
-        values = (self._want.tenant, queue, *lane, self._now)
+        values = (*lane[:5], lane.key or None, self._now)
         return iter(self._tx.connection.execute(SQL["lane"], values))
 
-    def _decide(self, row: Sequence[Any], stored: Stored, lanes: dict[_Lane, Gate]) -> None:
-        want = self._want
-        gate = lanes[stored.body.type, stored.job.profile]
+    def _first(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> _Walk | None:
+        """The next job that its step lets in; others are out of the way from now on."""
+        for priority, place, job_id, seq, workflow, step in rest:
+            if step is not None:
+                flow = self._tx.known.flow_of(lane.tenant, workflow)
+                if not w.is_claimable(flow.workflow, flow.steps[step]):
+                    self._shut.append(seq)
+                    continue
+            return _Walk(self._turns.of(lane), priority, place, job_id, lane, seq, rest)
+        return None
+
+    def _decide(self, row: Sequence[Any], stored: Stored) -> None:
+        want, job = self._want, stored.job
         lease = want.leases[len(self._taken)]
-        command = j.Claim(lease, want.holder, want.wire, want.lease_us)
-        ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=gate)
-        answer = j.decide(stored.job, command, self._now, ctx)
+        asked = (j.Dispatch if want.push else j.Claim)(lease, want.holder, want.wire, want.lease_us)
+        ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=self._gate_of(stored))
+        answer = j.decide(job, asked, self._now, ctx)
         if isinstance(answer, j.Accepted):
             self._taken.append(self._write(row, stored, answer))
 
+    def _gate_of(self, stored: Stored) -> Gate:
+        job, body = stored.job, stored.body
+        gate = self._gates[spot_of(job, body.type, body.key).lane]
+        if job.workflow is None or job.step is None:
+            return gate
+        flow = self._tx.known.flow_of(job.tenant, job.workflow)
+        return joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
-        job, kind, pending, seq = answer.job, stored.body.type, self._tx.pending, row[0]
+        job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]
         wake_at = j.next_wake(job, self._now)
-        pending.add_row("job_move", rows.move_row(job, wake_at, seq, stored.job.version))
-        for event in answer.events:
-            pending.add_row("event_insert", rows.event_row(event))
+        pending.add_row("job_move", rows.move_row(job, wake_at, 0, seq, stored.job.version))
+        pending.record(answer.events)
         if job.wire and job.lease is not None:
-            pending.add("lease_put", job.lease, self._now + (job.lease_us or 0))
+            pending.add("lease_put", job.lease, self._now + (job.lease_us or 0), seq)
         if row[-1]:
             pending.add("unique_move", str.__str__(job.state), seq)
-        pending.count(lane_of(stored.job, kind), lane_of(job, kind))
+        before = spot_of(stored.job, body.type, body.key)
+        pending.count(before, spot_of(job, body.type, body.key))
+        if job.workflow is not None:
+            self._moved.append((stored.job, job))
         return replace(stored, job=job, wake_at=wake_at)

@@ -5,9 +5,17 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from detent.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from detent.errors import (
+    ReadTooLong,
+    StoreBroken,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 
-__all__ = ["UNFIT", "is_fatal", "is_ours", "translated"]
+__all__ = ["UNFIT", "broken", "is_fatal", "is_ours", "translated"]
 
 UNFIT: Final = (
     sqlite3.IntegrityError,
@@ -36,7 +44,19 @@ def translated(error: sqlite3.Error) -> StoreError:
         return StoreBusy("Another program holds a write transaction on the file for too long")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
         return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
-    return StoreUnavailable(f"SQLite failed ({error}); the store has stopped", sqlite=name)
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return ReadTooLong("The answer took too long to find; ask for less")
+    return StoreUnavailable(f"SQLite failed ({error}); try again", sqlite=name)
+
+
+def broken(error: sqlite3.Error) -> StoreError:
+    """What everybody hears who writes after a fatal error, until the store is opened again."""
+    told = translated(error)
+    if isinstance(told, StoreCorrupt):
+        return told
+    return StoreBroken(
+        f"SQLite failed ({error}) and the store has stopped; open it again", **told.fields
+    )
 
 
 def is_ours(error: Exception) -> bool:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.lifecycle.machine import Phase
+from detent.lifecycle.workflow import STEP, WORKFLOW
 
-__all__ = ["fill"]
+__all__ = ["RARE_STATES", "fill"]
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
+RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
+"""The states whose jobs are few beside those that are done."""
 _Triple = tuple[str | None, str, str | None]
 
 
@@ -31,6 +34,11 @@ def _conditions() -> dict[str, str]:
         "{{job_states}}": _any_of("state", (state.name for state in ordered)),
         "{{job_in_hands}}": _any_of("state", IN_HANDS),
         "{{job_ended}}": _any_of("state", ENDED),
+        "{{job_parked}}": _any_of("state", PARKED),
+        "{{j.parked}}": _any_of("j.state", PARKED),
+        "{{job_rare}}": _any_of("state", RARE_STATES),
+        "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
+        "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),
         "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": _chain(_moves(machine) for machine in MACHINES.values()),
     }

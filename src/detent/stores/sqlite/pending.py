@@ -6,11 +6,14 @@ import sqlite3
 from collections import Counter
 from typing import Any, NamedTuple
 
-from detent.lifecycle.job import Job
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.workflow import Flow
 from detent.stores.api import Key
+from detent.stores.sqlite.rows import event_row
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["Head", "Lane", "Pending", "head_of", "lane_of"]
+__all__ = ["Head", "Lane", "Pending", "Spot", "head_of", "spot_of"]
 
 
 class Head(NamedTuple):
@@ -25,27 +28,49 @@ class Head(NamedTuple):
     wire: int
     holder: str | None
     is_unique: int
+    key: str | None
+    previous: str | None
+    attempt: int
+    step: str | None
+    erased_at: int | None
 
 
 class Lane(NamedTuple):
-    """What jobs are counted by."""
+    """Jobs that a claim takes or leaves together: it walks each lane in order."""
 
     tenant: str
     queue: str
-    state: str
+    delivery: str
     type: str
     profile: str
+    key: str
+
+
+class Spot(NamedTuple):
+    """Where a job is counted."""
+
+    lane: Lane
+    state: str
 
 
 # In this order: what others refer to comes first, and a row is born before it moves. A re-arm is
 # fenced by the version, so it does nothing to a job that has also moved on.
 _ORDER = (
+    "workflow_put",
+    "step_put",
+    "step_tally",
+    "step_flips",
+    "step_sweep",
     "job_insert",
     "job_move",
     "job_rearm",
     "body_insert",
     "event_insert",
+    "tag_insert",
+    "meta_put",
     "result_put",
+    "checkpoint_put",
+    "note_put",
     "failure_insert",
     "lease_put",
     "lease_end",
@@ -55,7 +80,10 @@ _ORDER = (
     "unhand",
     "worker_reopen",
     "log_insert",
+    "record_put",
+    "record_drop",
 )
+_AVAILABLE = JobState.AVAILABLE.value
 
 
 class Pending:
@@ -64,10 +92,13 @@ class Pending:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
-        self._counts: Counter[Lane] = Counter()
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._lanes: Counter[Lane] = Counter()
         self._last_seq: int | None = None
+        self._last_pos: int | None = None
         self._has_handed: bool | None = None
         self.heads: dict[Key, Head] = {}
+        self.flows: dict[Key, Flow | None] = {}
         self.cursors: dict[int, int] = {}
         self.size = 0
 
@@ -81,13 +112,23 @@ class Pending:
         self._rows[statement].append(row)
         self.size += 1
 
-    def count(self, before: Lane | None, after: Lane) -> None:
-        """One job more in a lane, and one less where it was."""
+    def record(self, events: tuple[Event, ...]) -> None:
+        """The next events of the feed. Only we write, so their positions are known."""
+        if self._last_pos is None:
+            self._last_pos = self._connection.execute(SQL["last_pos"]).fetchone()[0]
+        for event in events:
+            self._last_pos += 1
+            self.add_row("event_insert", (self._last_pos, *event_row(event)))
+
+    def count(self, before: Spot | None, after: Spot | None) -> None:
+        """One job more in a spot, and one less where it was."""
         if before == after:
             return
-        self._counts[after] += 1
-        if before is not None:
-            self._counts[before] -= 1
+        for spot, change in ((after, 1), (before, -1)):
+            if spot is not None:
+                self._counts[spot.lane.tenant, spot.lane.queue, spot.state] += change
+                if spot.state == _AVAILABLE:
+                    self._lanes[spot.lane] += change
 
     def next_seq(self) -> int:
         """The row number of the next job; only we write, so nobody else takes it."""
@@ -105,7 +146,7 @@ class Pending:
 
     @property
     def has_handed(self) -> bool:
-        """Whether any job of a lost worker is handed out: almost never, and asked once."""
+        """Whether any job is handed out that is due by its holder or step: asked once."""
         if self._has_handed is None:
             self._has_handed = self._connection.execute(SQL["any_handed"]).fetchone() is not None
         return self._has_handed
@@ -116,27 +157,64 @@ class Pending:
             for name, rows in self._rows.items():
                 if rows:
                     self._connection.executemany(SQL[name], rows)
-            counts = [(*lane, count) for lane, count in self._counts.items() if count]
-            self._connection.executemany(SQL["count"], counts)
+            self._flush_counts()
         self.forget()
+
+    def _flush_counts(self) -> None:
+        counts = [(*where, count) for where, count in self._counts.items() if count]
+        self._connection.executemany(SQL["count"], counts)
+        lanes = [(*lane, count) for lane, count in self._lanes.items() if count]
+        self._connection.executemany(SQL["lane_count"], lanes)
+        # There may be a lane for every customer: one that is empty leaves nothing behind.
+        left = [lane for lane, count in self._lanes.items() if count < 0 and lane.key]
+        self._connection.executemany(SQL["lane_drop"], left)
+
+    def flush_leases(self) -> None:
+        """Write everything, if anything that waits is about a lease: whoever asks needs no more."""
+        if self._rows["lease_put"] or self._rows["lease_end"]:
+            self.flush()
+
+    def flush_records(self) -> None:
+        """The same for small records."""
+        if self._rows["record_put"] or self._rows["record_drop"]:
+            self.flush()
 
     def forget(self) -> None:
         """Nothing is waiting any more; what was remembered about the tables may be outdated."""
         if self.size:
             self._rows = {name: [] for name in _ORDER}
         self._counts.clear()
+        self._lanes.clear()
         self.heads.clear()
+        self.flows.clear()
         self.cursors.clear()
+        self._last_pos = None
         self._has_handed = None
         self.size = 0
 
 
-def lane_of(job: Job, kind: str) -> Lane:
+def spot_of(job: Job, kind: str, key: str | None) -> Spot:
     """Where the job is counted."""
-    return Lane(job.tenant, job.queue, str.__str__(job.state), kind, job.profile)
+    delivery = str.__str__(job.delivery)
+    lane = Lane(job.tenant, job.queue, delivery, kind, job.profile, key or "")
+    return Spot(lane, str.__str__(job.state))
 
 
-def head_of(seq: int, job: Job, kind: str, is_unique: int) -> Head:
+def head_of(seq: int, job: Job, kind: str, is_unique: int, key: str | None) -> Head:
     """The head that a job will have once it is written."""
-    held = (job.lease, job.wire, job.holder)
-    return Head(seq, job.version, job.state, job.queue, kind, *held, is_unique)
+    return Head(
+        seq,
+        job.version,
+        job.state,
+        job.queue,
+        kind,
+        job.lease,
+        job.wire,
+        job.holder,
+        is_unique,
+        key,
+        job.previous,
+        job.attempt,
+        job.step,
+        job.erased_at,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from detent.stores.sqlite.connection import open_reader
 from detent.stores.sqlite.faults import translated
+from detent.stores.sqlite.patience import READ_S
 from detent.stores.sqlite.statements import SQL
 
 __all__ = ["Pool"]
@@ -19,13 +21,16 @@ __all__ = ["Pool"]
 P = ParamSpec("P")
 T = TypeVar("T")
 READERS: Final = 4
+_STEPS: Final = 100_000
+"""Instructions of SQLite between two looks at the clock: some milliseconds."""
 
 
 class Pool:
     """Runs read functions beside the event loop, each inside a transaction of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit_s: float = READ_S) -> None:
         self._path = path
+        self._limit_s = limit_s
         self._own = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._threads = ThreadPoolExecutor(READERS, "detent-sqlite-reader")
@@ -52,9 +57,14 @@ class Pool:
         """The connection of this thread, opened when it is first needed."""
         if not hasattr(self._own, "connection"):
             self._own.connection = open_reader(self._path)
+            self._own.connection.set_progress_handler(self._is_late, _STEPS)
             self._opened.append(self._own.connection)
         connection: sqlite3.Connection = self._own.connection
         return connection
+
+    def _is_late(self) -> bool:
+        """SQLite asks this now and then, and gives up when it is true."""
+        return time.monotonic() > float(self._own.until)
 
     def _at_one_moment(
         self,
@@ -63,6 +73,7 @@ class Pool:
         **kwargs: P.kwargs,
     ) -> T:
         try:
+            self._own.until = time.monotonic() + self._limit_s
             connection = self._connection()
             connection.execute(SQL["begin_read"])
             try:

@@ -6,14 +6,34 @@ import sqlite3
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
-from detent.stores.api import Counted, Fed, Key, Logged, Stored
+from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores.api import (
+    Counted,
+    Fed,
+    Key,
+    Limit,
+    Limited,
+    LimitKind,
+    LimitRow,
+    Logged,
+    Record,
+    Stored,
+    Used,
+)
+from detent.stores.legal import is_storable
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
+from detent.stores.sqlite.known import read_flow
+from detent.stores.sqlite.legality import RARE_STATES
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import stored_at, stored_rows
 
@@ -22,22 +42,29 @@ __all__ = [
     "counts",
     "feed",
     "find",
+    "find_workflows",
+    "flows",
     "get",
     "held_by",
     "histories",
     "history",
     "keys",
     "leases",
+    "leaves",
+    "limits",
     "log_tail",
     "logs",
+    "record",
+    "records",
 ]
 
 _Connection = sqlite3.Connection
+_decode_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
-    numbers = [connection.execute(SQL["seq"], key).fetchone() for key in wanted]
+    numbers = [_seq(connection, key) for key in wanted]
     found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
     for key, number in zip(wanted, numbers, strict=True):
         if number and number[0] not in found:
@@ -45,8 +72,17 @@ def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     return [found[number[0]] if number else None for number in numbers]
 
 
+def _seq(connection: _Connection, key: Key) -> tuple[int] | None:
+    if not is_storable(key):
+        return None
+    found: tuple[int] | None = connection.execute(SQL["seq"], key).fetchone()
+    return found
+
+
 def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
     """The jobs that fit, newest first; tenants are merged, for the key begins with the tenant."""
+    if not is_storable((chosen, page.after)):
+        return []
     tenants = _tenants(connection) if chosen.tenant is None else [chosen.tenant]
     walks = (_walk(connection, tenant, chosen, page) for tenant in tenants)
     found = islice(merge(*walks, reverse=True), max(page.limit, 0))
@@ -67,30 +103,55 @@ def _walk(
     connection: _Connection, tenant: str, chosen: Filter, page: Page
 ) -> list[tuple[str, str, int]]:
     values = {
+        **asdict(chosen),
         "tenant": tenant,
-        "after": page.after,
-        "queue": chosen.queue,
-        "state": chosen.state,
-        "type": chosen.type,
-        "profile": chosen.profile,
+        "below": _below(tenant, page),
         "limit": max(page.limit, 0),
     }
-    return [(job, tenant, seq) for job, seq in connection.execute(SQL["found"], values)]
+    found = connection.execute(SQL[_shortest(chosen)], values)
+    return [(job, tenant, seq) for job, seq in found]
+
+
+def _shortest(chosen: Filter) -> str:
+    """The statement that walks over the fewest jobs."""
+    if chosen.tag is not None:
+        return "found_tagged"
+    if chosen.workflow is not None:
+        return "found_in_workflow"
+    return "found_rare" if chosen.state in RARE_STATES else "found"
+
+
+def _below(tenant: str, page: Page) -> str | bytes:
+    """What the ids of this tenant must be less than: one plain bound, so that an index serves it.
+
+    SQLite sorts every text before the empty blob. No id holds NUL, so the last id itself is within
+    the bound for those tenants that come after the one it was seen at.
+    """
+    if page.after is None:
+        return b""
+    seen_at, last = page.after
+    return f"{last}\0" if tenant < seen_at else last
 
 
 def held_by(connection: _Connection, holder: str, limit: int) -> list[Stored]:
     """Jobs in the hands of one holder."""
+    if not is_storable(holder):
+        return []
     found = connection.execute(SQL["held_by"], (holder, max(limit, 0))).fetchall()
     return stored_at(connection, [seq for (seq,) in found])
 
 
 def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
     """Exact numbers by queue and state."""
+    if not is_storable(tenant):
+        return []
     return [Counted(*row) for row in connection.execute(SQL["counts"], (tenant,))]
 
 
 def history(connection: _Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
+    if not is_storable(key):
+        return []
     return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
 
 
@@ -119,6 +180,8 @@ def blocks(connection: _Connection, after: int, limit: int) -> list[Block]:
 
 def logs(connection: _Connection, key: Key, after: int, limit: int) -> list[Logged]:
     """The log of a job after a cursor."""
+    if not is_storable(key):
+        return []
     found = connection.execute(SQL["logs"], (*key, after, max(limit, 0)))
     return [rows.logged_of(row) for row in found]
 
@@ -134,3 +197,62 @@ def keys(connection: _Connection, after: Key | None, limit: int) -> list[Key]:
     if after is None:
         return connection.execute(SQL["keys_first"], (limit,)).fetchall()
     return connection.execute(SQL["keys_after"], (*after, limit)).fetchall()
+
+
+def leaves(connection: _Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
+    """What was sealed at each position."""
+    return connection.execute(SQL["leaves"], (after, max(limit, 0))).fetchall()
+
+
+def flows(connection: _Connection, wanted: Sequence[Key]) -> list[Flow | None]:
+    """The workflows of these keys, in order."""
+    return [read_flow(connection, key) if is_storable(key) else None for key in wanted]
+
+
+def find_workflows(
+    connection: _Connection, tenant: str | None, state: str | None, page: Page
+) -> list[Workflow]:
+    """The workflows that fit, newest first."""
+    if not is_storable((tenant, state, page.after)):
+        return []
+    after_tenant, after_id = page.after or (None, None)
+    values = {"tenant": tenant, "state": state, "limit": max(page.limit, 0)}
+    values |= {"after_tenant": after_tenant, "after_id": after_id}
+    found = connection.execute(SQL["found_workflows"], values)
+    return [_decode_workflow(record) for *_, record in found]
+
+
+def records(
+    connection: _Connection, kind: str, tenant: str, after: str | None, limit: int
+) -> list[Record]:
+    """The small records of a kind, by id."""
+    if not is_storable((kind, tenant, after)):
+        return []
+    found = connection.execute(SQL["records"], (kind, tenant, after or "", after, max(limit, 0)))
+    return [Record(*row) for row in found]
+
+
+def record(connection: _Connection, names: Sequence[tuple[str, str, str]]) -> list[Record | None]:
+    """The small records of these names, in order."""
+    return [_record(connection, name) if is_storable(name) else None for name in names]
+
+
+def _record(connection: _Connection, name: tuple[str, str, str]) -> Record | None:
+    row = connection.execute(SQL["record"], name).fetchone()
+    return None if row is None else Record(*row[:-1])
+
+
+def limits(connection: _Connection, tenant: str) -> list[Limited]:
+    """The limits of a tenant and how much of each is used."""
+    if not is_storable(tenant):
+        return []
+    found = connection.execute(SQL["limits"], (tenant,)).fetchall()
+    return [_limited(connection, tenant, row) for row in found]
+
+
+def _limited(connection: _Connection, tenant: str, row: Sequence[Any]) -> Limited:
+    kind, name, *numbers = row
+    statement = SQL["held_in_queue" if kind == LimitKind.QUEUE else "held_of_key"]
+    [active] = connection.execute(statement, (tenant, name)).fetchone()
+    limit = LimitRow(LimitKind(kind), name, Limit(*numbers[:4]), tenant)
+    return Limited(limit, active, Used(*numbers[4:]))

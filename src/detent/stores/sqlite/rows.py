@@ -14,7 +14,8 @@ from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
+from detent.lifecycle.workflow import Step, Workflow
+from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
     "body_row",
@@ -26,7 +27,9 @@ __all__ = [
     "job_row",
     "logged_of",
     "move_row",
+    "step_row",
     "stored_of",
+    "workflow_row",
 ]
 
 _Row = Sequence[Any]
@@ -70,7 +73,7 @@ def job_row(job: Job) -> list[Any]:
     return values
 
 
-def move_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+def move_row(job: Job, wake_at: int | None, gated: int, seq: int, version: int) -> tuple[Any, ...]:
     """What may have changed, in the order of the statement `job_move`."""
     return (
         job.version,
@@ -106,6 +109,7 @@ def move_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any
         _plain(job.returned_by),
         job.delay_us,
         wake_at,
+        gated,
         seq,
         version,
     )
@@ -121,6 +125,18 @@ def body_row(seq: int, body: Body) -> tuple[Any, ...]:
         None if body.retry == _DEFAULT_RETRY else _encode(body.retry).decode(),
         body.schema,
     )
+
+
+def workflow_row(workflow: Workflow) -> tuple[Any, ...]:
+    """The workflow whole, beside what statements ask about."""
+    where = (workflow.tenant, workflow.id, workflow.version, _plain(workflow.state))
+    return (*where, workflow.ended_at, _encode(workflow).decode())
+
+
+def step_row(step: Step) -> tuple[Any, ...]:
+    """The same for one of its steps."""
+    where = (step.tenant, step.id, step.workflow, step.version, _plain(step.state))
+    return (*where, _encode(step).decode())
 
 
 def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
@@ -167,7 +183,7 @@ def fed_of(row: _Row) -> Fed:
 
 
 def job_of(row: _Row) -> Job:
-    """The record of a row of the view `stored`."""
+    """The record of a row of the view `detent_stored`."""
     values = list(row[1:_JOB_END])
     try:
         values[_STATE] = _STATES[values[_STATE]]
@@ -182,8 +198,9 @@ def job_of(row: _Row) -> Job:
 
 
 def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
-    """Everything a reader is shown, from a row of the view `stored` and its failures."""
-    wake_at, kind, payload, meta, tags, retry, schema, result, _ = row[_JOB_END:]
+    """Everything a reader is shown, from a row of the view `detent_stored` and its failures."""
+    wake_at, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
+    result, checkpoint, at, attempt, percent, text, _ = beside
     try:
         parts = (
             _decode_tags(tags) if tags else (),
@@ -192,8 +209,9 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     except _UNREADABLE as error:
         why = f"the body of {row[2]} cannot be read ({error!r})"
         raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
-    body = Body(kind, payload, meta, *parts, schema)
-    return Stored(job_of(row), body, wake_at, result, failures)
+    body = Body(kind, payload, meta, *parts, schema, key)
+    note = None if at is None else Note(at, attempt, percent, text)
+    return Stored(job_of(row), body, wake_at, result, failures, note, checkpoint)
 
 
 def logged_of(row: _Row) -> Logged:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Final
 
 from detent.stores.migrations import read
+from detent.stores.sqlite.legality import fill
 
 __all__ = ["MIGRATIONS", "SQL", "split"]
 
@@ -39,7 +40,7 @@ def _statements() -> dict[str, str]:
         for name, text in zip(parts[::2], parts[1::2], strict=True):
             if name in found:
                 raise ValueError(f"two statements are called {name}")
-            found[name] = text.strip()
+            found[name] = fill(text.strip())
     return found
 
 

@@ -10,19 +10,23 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from detent.errors import StoreClosed, StoreUnavailable
+from msgspec.structs import replace
+
+from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
-from detent.stores.clock import need_time
+from detent.stores.bell import Bell
+from detent.stores.bounds import need_size, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
-from detent.stores.sqlite import claim, place, reader, sealing, upkeep
-from detent.stores.sqlite.bell import Bell
+from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
+from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
@@ -41,8 +45,16 @@ def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], *, migrate: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        *,
+        migrate: bool = True,
+        patience: Patience = PATIENCE,
+    ) -> None:
         self._path = path
+        self._patience = patience
         self._clock = clock
         self._migrate = migrate
         self._process = os.getpid()
@@ -54,7 +66,7 @@ class SqliteStore:
 
     async def __aenter__(self) -> Store:
         if self._writer is not None:
-            raise StoreUnavailable("This store is open already; open the file once more instead")
+            raise StoreOpen("This store is open already; open the file once more instead")
         self._process = os.getpid()
         await asyncio.to_thread(self._open)
         return self
@@ -62,15 +74,15 @@ class SqliteStore:
     def _open(self) -> None:
         need_version()
         place.prepare(self._path)
-        turns = Turns(self._path)
+        turns = Turns(self._path, self._patience.turn_s)
         try:
             with turns:
                 connection = self._connect()
         except BaseException:
             turns.close()
             raise
-        self._pool = Pool(self._path)
-        self._writer = Writer(connection, turns, self._bell.ring_from_thread)
+        self._pool = Pool(self._path, self._patience.read_s)
+        self._writer = Writer(connection, turns, self._bell.ring)
         self._bell.start(self._writer.watch)
 
     def _connect(self) -> sqlite3.Connection:
@@ -122,18 +134,29 @@ class SqliteStore:
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
         writer = self._writing(now)
-        if want is not None:
-            self._bell.look()
+        need_size(units, want)
+        seen = self._bell.rung
 
         def run(tx: Transaction) -> api.Stepped:
             outcomes = tx.commit(units, now)
-            return api.Stepped(outcomes, claim.claim(tx, want, now) if want else api.Claimed())
+            if want is None:
+                return api.Stepped(outcomes)
+            return api.Stepped(outcomes, replace(claim.claim(tx, want, now), seen=seen))
 
         return await writer.do(run)
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
         until, most = now + hold_us, max(limit, 0)
         return await self._writing(now).do(lambda tx: upkeep.take_due(tx, now, most, until))
+
+    async def take_due_records(
+        self, *, now: int, limit: int, hold_us: int = 500_000
+    ) -> Sequence[api.Record]:
+        until, most = now + hold_us, max(limit, 0)
+        return await self._writing(now).do(lambda tx: upkeep.take_due_records(tx, now, most, until))
+
+    async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
+        return await self._writing(now).do(lambda tx: upkeep.note(tx, notes))
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.beat(tx, workers))
@@ -146,6 +169,13 @@ class SqliteStore:
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         await self._writing(now).do(lambda tx: upkeep.set_gates(tx, gates))
+
+    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        await self._writing(now).do(lambda tx: upkeep.set_limits(tx, limits))
+
+    async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
+        most = max(limit, 0)
+        return await self._writing(now).do(lambda tx: pruning.prune(tx, rules, now, most))
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         while (draft := await self._reading().read(sealing.draft, limit)) is not None:
@@ -163,6 +193,25 @@ class SqliteStore:
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await self._reading().read(reader.find, chosen, page)
+
+    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+        return await self._reading().read(reader.flows, keys)
+
+    async def find_workflows(
+        self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
+    ) -> Sequence[Workflow]:
+        return await self._reading().read(reader.find_workflows, tenant, state, page)
+
+    async def records(
+        self, kind: str, tenant: str = "", after: str | None = None, limit: int = 1_000
+    ) -> Sequence[api.Record]:
+        return await self._reading().read(reader.records, kind, tenant, after, limit)
+
+    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[api.Record | None]:
+        return await self._reading().read(reader.record, keys)
+
+    async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
+        return await self._reading().read(reader.limits, tenant)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
@@ -182,6 +231,9 @@ class SqliteStore:
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
         return await self._reading().read(reader.feed, after, limit)
 
+    async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
+        return await self._reading().read(reader.leaves, after, limit)
+
     async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
         return await self._reading().read(reader.blocks, after, limit)
 
@@ -198,6 +250,6 @@ class SqliteStore:
                 yield key
             page = await self._reading().read(reader.keys, page[-1], _KEYS_PAGE)
 
-    async def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._writing()
-        return await self._bell.wait(timeout_s)
+        return await self._bell.wait(timeout_s, seen)

@@ -11,11 +11,14 @@ import msgspec
 
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
+from detent.stores.gates import joined
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.faults import UNFIT
+from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.units import Units
+from detent.stores.sqlite.writing import Writing
 
 __all__ = ["Transaction", "gate_of", "stored_at", "stored_rows"]
 
@@ -32,7 +35,9 @@ class Transaction:
         self.connection = connection
         self.is_careful = is_careful
         self.pending = Pending(connection)
-        self.units = Units(connection, self.pending)
+        self.known = Known(connection, self.pending)
+        self.writing = Writing(self.pending, self.known)
+        self.units = Units(connection, self.pending, self.known, self.writing)
         self.may_be_claimable = False
 
     def commit(self, units: Sequence[Unit], now: int) -> tuple[Outcome, ...]:
@@ -53,6 +58,11 @@ class Transaction:
         """The same for many rows at once."""
         self.pending.flush()
         self.connection.executemany(SQL[name], values)
+
+    def ask(self, name: str, values: dict[str, Any]) -> list[Any]:
+        """The rows that a statement with named values finds."""
+        self.pending.flush()
+        return self.connection.execute(SQL[name], values).fetchall()
 
     def _commit_alone(self, unit: Unit, now: int) -> Outcome:
         self.execute("savepoint")
@@ -76,7 +86,7 @@ def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[St
 def stored_rows(
     connection: sqlite3.Connection, numbers: Sequence[int]
 ) -> list[tuple[Sequence[Any], Stored]]:
-    """The same in no order, each beside the row of the view `stored` that it was made of."""
+    """The same in no order, each beside the row of the view `detent_stored` that it was made of."""
     if not numbers:
         return []
     wanted = (msgspec.json.encode(numbers).decode(),)
@@ -92,11 +102,7 @@ def stored_rows(
 def gate_of(connection: sqlite3.Connection, tenant: str, queue: str, kind: str) -> Gate:
     """The gates of a queue and of a type, as the one that a job of both stands behind."""
     first = _gate(connection, tenant, GateKind.QUEUE, queue)
-    second = _gate(connection, tenant, GateKind.TYPE, kind)
-    if first is OPEN and second is OPEN:
-        return OPEN
-    opened = [at for at in (first.opened_at, second.opened_at) if at is not None]
-    return Gate(first.closed or second.closed, max(opened, default=None), first.queue_deleted)
+    return joined(first, _gate(connection, tenant, GateKind.TYPE, kind))
 
 
 def _gate(connection: sqlite3.Connection, tenant: str, kind: GateKind, name: str) -> Gate:

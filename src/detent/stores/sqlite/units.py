@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import Job, JobState, Lease
+from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
-from detent.stores import api
-from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit
+from detent.stores import api, flows
+from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit, key_of, name_of
+from detent.stores.fences import is_alive, is_over
 from detent.stores.legal import fault, is_storable
-from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Head, Lane, Pending, head_of, lane_of
+from detent.stores.siblings import Siblings
+from detent.stores.sqlite.known import Known
+from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.writing import Writing
 
-__all__ = ["MISSING", "Units"]
+__all__ = ["Units"]
 
-MISSING = Lease(0, lost=True)
-"""A row that is not there counts as lost."""
 _ENDED = frozenset(state.value for state in ENDED)
 _encode = msgspec.json.Encoder().encode
 
@@ -27,31 +29,20 @@ _encode = msgspec.json.Encoder().encode
 class Units:
     """Commits the units of one transaction. What it answers holds once the transaction does."""
 
-    def __init__(self, connection: sqlite3.Connection, pending: Pending) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, pending: Pending, known: Known, writing: Writing
+    ) -> None:
         self._connection = connection
         self._pending = pending
-        self.has_made_available = False
+        self._known = known
+        self._writing = writing
 
     def commit(self, unit: Unit, now: int) -> Outcome:
         """Judge all of the unit, then write all of it, or answer why nothing is written."""
         refused = self._refused(unit, now)
-        if refused is not None:
-            return refused
-        for move in unit.moves:
-            self._write_move(move, now)
-        for new in unit.new:
-            self._write_new(new, now)
-        return api.Committed()
-
-    def seq_of(self, key: Key) -> int | None:
-        """The row number of a job, if there is one."""
-        head = self._head(key)
-        return None if head is None else head.seq
-
-    def stored_job(self, seq: int) -> Job:
-        """The whole record as it stands in the table."""
-        self._pending.flush()
-        return rows.job_of(self._connection.execute(SQL["stored_seq"], (seq,)).fetchone())
+        if refused is None:
+            self._writing.write(unit, now)
+        return refused or api.Committed()
 
     # --- the fences ---------------------------------------------------------------------------
 
@@ -60,42 +51,20 @@ class Units:
             fenced = self._fenced(unit, move) or self._fenced_by_row(move, now)
             if fenced is not None:
                 return fenced
-        for new in unit.new:
-            taken = self._taken(unit, new, now)
-            if taken is not None:
-                return taken
-        return self._illegal(unit)
-
-    def _head(self, key: Key) -> Head | None:
-        found = self._pending.heads.get(key)
-        if found is None:
-            row = self._connection.execute(SQL["head"], key).fetchone()
-            if row is None:
-                return None
-            found = self._pending.heads[key] = Head._make(row)
-        return found
-
-    def _known(self, key: Key) -> Head:
-        """The head of a job that has passed the first fence."""
-        head = self._head(key)
-        if head is None:
-            raise LookupError(key)
-        return head
+        refused = self._flow_fenced(unit) or self._puts_fenced(unit)
+        return refused or self._any_taken(unit, now) or self._illegal(unit)
 
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         """The version, and the lease where one is named. One's own success is seen first."""
         key = (move.job.tenant, move.job.id)
-        head = self._head(key)
+        head = self._known.head(key)
         if head is None:
             return api.Stale(key, None)
         if head.version == move.version and move.lease in (None, head.lease):
             return None
-        return self._own(unit, key) or api.Stale(key, self.stored_job(head.seq))
-
-    def _own(self, unit: Unit, key: Key) -> api.Own | None:
-        self._pending.flush()
-        found = self._connection.execute(SQL["is_own"], (*key, unit.command_id)).fetchone()
-        return None if found is None else api.Own()
+        if self._known.has_moved(key, unit.command_id):
+            return api.Own()
+        return api.Stale(key, self._known.job(head.seq))
 
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         """The third fence: renewal moves no version, so the row itself is looked at again."""
@@ -103,38 +72,61 @@ class Units:
             return None
         key = (move.job.tenant, move.job.id)
         if move.lost:
-            head = self._known(key)
-            row = self.lease_of(head.lease, head.wire, head.holder)
-            if row is not None and not (row.lost or (head.wire and row.until <= now)):
+            head = self._known.must(key)
+            row = self._known.lease_of(head.lease, head.wire, head.holder)
+            if row is not None and not is_over(row, wire=bool(head.wire), now=now):
                 return api.LeaseAlive(key, row)
         if move.taken_by is not None:
-            row = self.worker_lease(move.taken_by)
-            if row.lost or row.until <= now:
+            row = self._known.worker_lease(move.taken_by)
+            if not is_alive(row, now):
                 return api.LeaseAlive(key, row)
         return None
 
-    def lease_of(self, lease: str | None, wire: int, holder: str | None) -> Lease | None:
-        """The row behind a lease."""
-        if lease is None:
+    def _flow_fenced(self, unit: Unit) -> Outcome | None:
+        """Every version of the workflow and its steps that the decision was made on."""
+        if unit.flow is None:
             return None
-        if not wire:
-            return self.worker_lease(holder or "")
-        self._pending.flush()
-        found = self._connection.execute(SQL["lease"], (lease,)).fetchone()
-        return MISSING if found is None else Lease(found[0])
+        key = key_of(unit.flow.answer.flow.workflow)
+        stored = self._known.flow(key)
+        if not flows.is_stale(unit.flow, stored):
+            return None
+        steps = [] if stored is None else [(key[0], step) for step in stored.steps]
+        born = [key_of(new.job) for new in unit.new]
+        is_own = self._has_moved(unit, [key, *steps, *born])
+        return api.Own() if is_own else api.StaleFlow(key, stored)
 
-    def worker_lease(self, worker: str) -> Lease:
-        """The row of a worker instance."""
-        found = self._connection.execute(SQL["worker"], (worker,)).fetchone()
-        return MISSING if found is None else Lease(found[0], bool(found[1]))
+    def _has_moved(self, unit: Unit, keys: Sequence[Key]) -> bool:
+        """What came with the unit tells that it was committed, whatever went on since."""
+        return any(self._known.has_moved(key, unit.command_id) for key in keys)
+
+    def _puts_fenced(self, unit: Unit) -> Outcome | None:
+        for record in unit.puts:
+            stored, command_id = self._known.record(name_of(record))
+            if record.version == (stored.version if stored else 0) + 1:
+                continue
+            is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
+            is_own = is_own or self._has_moved(unit, [key_of(new.job) for new in unit.new])
+            return api.Own() if is_own else api.StaleRecord(record, stored)
+        return None
 
     # --- what must be the only one of its kind --------------------------------------------------
 
+    def _any_taken(self, unit: Unit, now: int) -> Outcome | None:
+        siblings = Siblings() if len(unit.new) > 1 else None
+        for new in unit.new:
+            taken = self._taken(unit, new, now)
+            if siblings is not None:
+                taken = siblings.judge(new, taken, now)
+            if taken is not None:
+                return taken
+        return None
+
     def _taken(self, unit: Unit, new: New, now: int) -> Outcome | None:
         key = (new.job.tenant, new.job.id)
-        head = self._head(key)
+        head = self._known.head(key)
         if head is not None:
-            return self._own(unit, key) or api.Taken("id", self.stored_job(head.seq))
+            is_own = self._known.has_moved(key, unit.command_id)
+            return api.Own() if is_own else api.Taken("id", self._known.job(head.seq))
         if new.idempotency is None and new.unique is None:
             return None
         self._pending.flush()
@@ -149,13 +141,14 @@ class Units:
         found = self._connection.execute(SQL["idempotency_find"], values).fetchone()
         if found is None:
             return None
-        return api.Taken("idempotency", self.stored_job(found[0]), differs=found[1] != asked.digest)
+        differs = found[1] != asked.digest
+        return api.Taken("idempotency", self._known.job(found[0]), differs=differs)
 
     def _not_unique(self, unit: Unit, new: New, unique: Unique) -> api.Taken | None:
         """The oldest job of this fingerprint that counts after the moves of this very unit."""
         where = (new.job.tenant, unique.fingerprint)
         since = unique.since or 0
-        moved = {self._known((m.job.tenant, m.job.id)).seq: m.job for m in unit.moves}
+        moved = {self._known.must(key_of(move.job)).seq: move.job for move in unit.moves}
         counting = [
             found
             for state in unique.states
@@ -166,7 +159,7 @@ class Units:
             found = self._connection.execute(SQL["unique_of"], (seq, *where, since)).fetchone()
             if found is not None and job.state in unique.states:
                 counting.append(found)
-        return api.Taken("unique", self.stored_job(min(counting)[1])) if counting else None
+        return api.Taken("unique", self._known.job(min(counting)[1])) if counting else None
 
     def _holders(
         self, where: tuple[str, str], state: str, since: int, limit: int
@@ -180,11 +173,13 @@ class Units:
         """What the tables cannot see by themselves; undeclared moves and second ends they can."""
         if self._is_sound(unit):
             return None
-        why = fault(unit, lambda key: self._known(key).state in _ENDED)
+        why = fault(unit, lambda key: self._known.must(key).state in _ENDED, self._known.flow)
         return None if why is None else api.Rejected(why)
 
     def _is_sound(self, unit: Unit) -> bool:
         """Cheap, and sure when it says yes."""
+        if unit.flow is not None or unit.puts:
+            return False
         if len(unit.moves) + len(unit.new) != 1:
             jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
             if len(jobs) != len({(job.tenant, job.id) for job in jobs}):
@@ -193,7 +188,10 @@ class Units:
         if b"\\u0000" in _encode(unit) and not is_storable(unit):
             return False
         return all(self._follows(m.job, m.events, m.version) for m in unit.moves) and all(
-            new.events and self._follows(new.job, new.events, 0) for new in unit.new
+            new.events
+            and new.job.workflow is new.job.step is None
+            and self._follows(new.job, new.events, 0)
+            for new in unit.new
         )
 
     def _follows(self, job: Job, events: tuple[Event, ...], version: int) -> bool:
@@ -205,78 +203,3 @@ class Units:
             return False
         head = self._pending.heads.get((job.tenant, job.id))
         return head is None or head.state not in _ENDED
-
-    # --- writing ------------------------------------------------------------------------------
-
-    def _write_move(self, move: Move, now: int) -> None:
-        job, pending = move.job, self._pending
-        key = (job.tenant, job.id)
-        head = self._known(key)
-        if move.events:
-            pending.add_row("job_move", rows.move_row(job, move.wake_at, head.seq, move.version))
-            before = Lane(job.tenant, head.queue, head.state, head.type, job.profile)
-            self._moved(key, head, job, now)
-            pending.count(before, lane_of(job, head.type))
-            self._record(job, move.events)
-        else:
-            pending.add("job_rearm", move.wake_at, head.seq, move.version)
-        if pending.has_handed:
-            pending.add("unhand", head.seq)
-        self._write_beside(head.seq, move)
-
-    def _moved(self, key: Key, head: Head, job: Job, now: int) -> None:
-        self._keep_lease_row(head.lease if head.wire else None, job, now)
-        if job.lease not in (None, head.lease) and not job.wire:
-            # Put into the hands of a lost worker whose hands were empty: somebody must look again.
-            self._pending.add("worker_reopen", job.holder)
-        if head.is_unique:
-            self._pending.add("unique_move", str.__str__(job.state), head.seq)
-        self._pending.heads[key] = head_of(head.seq, job, head.type, head.is_unique)
-
-    def _write_beside(self, seq: int, move: Move) -> None:
-        pending = self._pending
-        if move.result is not None:
-            pending.add("result_put", seq, move.result)
-        if move.failure is not None:
-            pending.add_row("failure_insert", rows.failure_row(seq, move.failure))
-        for line in move.lines:
-            pending.add("log_insert", seq, pending.next_cursor(seq), line.at, line.level, line.text)
-
-    def _write_new(self, new: New, now: int) -> None:
-        job, pending, body = new.job, self._pending, new.body
-        seq = pending.next_seq()
-        is_unique = int(new.unique is not None)
-        row = (seq, *rows.job_row(job), body.type, new.wake_at, is_unique)
-        pending.add_row("job_insert", row)
-        pending.add_row("body_insert", rows.body_row(seq, body))
-        self._record(job, new.events)
-        pending.count(None, lane_of(job, body.type))
-        self._keep_lease_row(None, job, now)
-        self._promise(seq, new)
-        pending.heads[job.tenant, job.id] = head_of(seq, job, body.type, is_unique)
-
-    def _promise(self, seq: int, new: New) -> None:
-        tenant, pending = new.job.tenant, self._pending
-        if new.unique is not None:
-            state = str.__str__(new.job.state)
-            fingerprint = new.unique.fingerprint
-            pending.add("unique_insert", seq, tenant, fingerprint, state, new.job.created_at)
-        if new.idempotency is not None:
-            asked = new.idempotency
-            pending.add("idempotency_put", tenant, asked.key, asked.digest, asked.expires_at, seq)
-
-    def _record(self, job: Job, events: tuple[Event, ...]) -> None:
-        for event in events:
-            self._pending.add_row("event_insert", rows.event_row(event))
-        if job.state is JobState.AVAILABLE:
-            self.has_made_available = True
-
-    def _keep_lease_row(self, before: str | None, job: Job, now: int) -> None:
-        """A wire lease has a row of its own, from the moment it begins until it ends."""
-        after = job.lease if job.wire else None
-        if before == after:
-            return
-        if before is not None:
-            self._pending.add("lease_end", before)
-        if after is not None:
-            self._pending.add("lease_put", after, now + (job.lease_us or 0))

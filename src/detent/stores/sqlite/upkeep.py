@@ -4,28 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from detent.stores.api import Due, GateRow, Key, Line, Stored, WorkerRow
+from msgspec.structs import astuple, replace
+
+from detent.lifecycle import workflow as w
+from detent.lifecycle.job.table import PARKED
+from detent.stores.api import (
+    Due,
+    GateRow,
+    Key,
+    LimitRow,
+    Line,
+    Note,
+    Record,
+    Stored,
+    WorkerRow,
+    name_of,
+)
+from detent.stores.gates import joined
+from detent.stores.legal import is_storable
+from detent.stores.sqlite.claim import let_in
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
 
-__all__ = ["append_logs", "beat", "declare_lost", "extend", "set_gates", "take_due"]
+__all__ = [
+    "append_logs",
+    "beat",
+    "declare_lost",
+    "extend",
+    "note",
+    "set_gates",
+    "set_limits",
+    "take_due",
+    "take_due_records",
+]
 
 
 def take_due(tx: Transaction, now: int, limit: int, until: int) -> list[Due]:
-    """What is due, first the jobs of lost workers; nobody else gets them before `until`."""
-    lost = [seq for (seq,) in tx.execute("lost_due", now, limit)]
-    due = [seq for (seq,) in tx.execute("due", now, limit)]
+    """What is due, first what lost its worker or its step; nobody else gets it before `until`."""
+    let_in(tx)
+    lost = tx.execute("lost_due", now, limit).fetchall()
+    swept = tx.execute("swept_due", now, limit).fetchall()
     if not lost:
         tx.execute("lost_emptied")
-    chosen = list(dict.fromkeys([*lost, *due]))[:limit]
+    if not swept:
+        tx.execute("swept_emptied")
+    since_ever = [seq for *_, seq in sorted({*lost, *swept})]
+    due = [seq for (seq,) in tx.execute("due", now, limit)]
+    chosen = list(dict.fromkeys([*since_ever, *due]))[:limit]
     tx.execute_many("due_hold", [(until, seq) for seq in chosen])
-    tx.execute_many("hand", [(seq, until) for seq in chosen if seq in set(lost)])
+    tx.execute_many("hand", [(seq, until) for seq in chosen if seq in set(since_ever)])
     return [_due(tx, stored) for stored in stored_at(tx.connection, chosen)]
 
 
 def _due(tx: Transaction, stored: Stored) -> Due:
     job = stored.job
-    lease = tx.units.lease_of(job.lease, job.wire, job.holder)
-    return Due(stored, lease, gate_of(tx.connection, job.tenant, job.queue, stored.body.type))
+    lease = tx.known.lease_of(job.lease, job.wire, job.holder)
+    gate = gate_of(tx.connection, job.tenant, job.queue, stored.body.type)
+    if job.workflow is None or job.step is None:
+        return Due(stored, lease, gate)
+    flow = tx.known.flow_of(job.tenant, job.workflow)
+    is_swept = tx.execute("is_swept", job.tenant, job.step).fetchone()[0] > 0
+    gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+    return Due(stored, lease, gate, is_swept and job.state in PARKED)
+
+
+def take_due_records(tx: Transaction, now: int, limit: int, until: int) -> list[Record]:
+    """The small records that are due; nobody else gets them before `until`."""
+    due = [Record(*row) for row in tx.execute("records_due", now, limit)]
+    tx.execute_many("record_hold", [(until, *name_of(record)) for record in due])
+    return [replace(record, wake_at=until) for record in due]
+
+
+def note(tx: Transaction, notes: Sequence[tuple[Key, str, Note]]) -> list[bool]:
+    """Keep what the holders say."""
+    return [_note(tx, *one) for one in notes]
+
+
+def _note(tx: Transaction, key: Key, lease: str, said: Note) -> bool:
+    head = tx.known.head(key) if is_storable((key, lease, said)) else None
+    if head is None or head.lease != lease:
+        return False
+    tx.pending.add_row("note_put", (head.seq, *astuple(said)))
+    return True
 
 
 def beat(tx: Transaction, workers: Sequence[WorkerRow]) -> list[bool]:
@@ -54,7 +113,15 @@ def declare_lost(tx: Transaction, workers: Sequence[str], now: int) -> list[bool
 
 def extend(tx: Transaction, leases: Sequence[tuple[str, int]]) -> list[bool]:
     """Move the ends of those that have a row."""
-    return [tx.execute("lease_extend", until, lease).rowcount == 1 for lease, until in leases]
+    return [_extend(tx, lease, until) for lease, until in leases]
+
+
+def _extend(tx: Transaction, lease: str, until: int) -> bool:
+    """An end that comes earlier than anybody would look makes the job due earlier."""
+    found = tx.execute("lease_extend", until, lease).fetchall() if is_storable(lease) else []
+    for (seq,) in found:
+        tx.execute("wake_earlier", until, seq, until)
+    return bool(found)
 
 
 def set_gates(tx: Transaction, gates: Sequence[GateRow]) -> None:
@@ -66,15 +133,26 @@ def set_gates(tx: Transaction, gates: Sequence[GateRow]) -> None:
     tx.may_be_claimable = True
 
 
+def set_limits(tx: Transaction, limits: Sequence[LimitRow]) -> None:
+    """The newest word about each limit; what was used of it stays used."""
+    for row in limits:
+        name = (row.tenant, str(row.kind), row.name)
+        if row.limit is None:
+            tx.execute("limit_drop", *name)
+        else:
+            tx.execute("limit_put", *name, *astuple(row.limit))
+    tx.may_be_claimable = True
+
+
 def append_logs(tx: Transaction, lines: Sequence[tuple[Key, Line]]) -> list[int]:
-    """The cursor of each line; 0 where there is no such job."""
+    """The cursor of each line; 0 where it cannot be kept."""
     return [_append(tx, key, line) for key, line in lines]
 
 
 def _append(tx: Transaction, key: Key, line: Line) -> int:
-    found = tx.units.seq_of(key)
-    if found is None:
+    head = tx.known.head(key) if is_storable((key, line)) else None
+    if head is None or head.erased_at is not None:
         return 0
-    cursor = tx.pending.next_cursor(found)
-    tx.pending.add("log_insert", found, cursor, line.at, line.level, line.text)
+    cursor = tx.pending.next_cursor(head.seq)
+    tx.pending.add("log_insert", head.seq, cursor, line.at, line.level, line.text)
     return cursor

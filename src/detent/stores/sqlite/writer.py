@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from detent.errors import StoreClosed, StoreError, StoreUnavailable
-from detent.stores.sqlite.faults import is_fatal, is_ours, translated
+from detent.stores.sqlite.faults import broken, is_fatal, is_ours, translated
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
@@ -85,8 +85,10 @@ class Writer:
             self._is_closing = True
             self._wakes.notify()
         self._thread.join()
-        with self._turns:
+        # Whoever keeps the turn for ever cannot keep us from going; closing twice is harmless.
+        with suppress(StoreUnavailable), self._turns:
             self._connection.close()
+        self._connection.close()
         self._turns.close()
 
     # --- the thread -----------------------------------------------------------------------------
@@ -136,10 +138,9 @@ class Writer:
                 return self._attempt(taken, is_careful=True)
         except sqlite3.Error as error:
             self._roll_back()
-            fault = translated(error)
             if is_fatal(error):
-                self._stopped_by = fault
-            raise fault from error
+                self._stopped_by = broken(error)
+            raise self._stopped_by or translated(error) from error
 
     def _next(self, taken: list[Operation]) -> Iterable[Operation]:
         """Operations from the queue until this transaction has had its time."""
@@ -162,7 +163,7 @@ class Writer:
             self._waiting_rows = tx.pending.size
         tx.finish()
         self._connection.execute(SQL["commit"])
-        return answers, tx.may_be_claimable or tx.units.has_made_available
+        return answers, tx.may_be_claimable or tx.writing.has_made_available
 
     def _roll_back(self) -> None:
         # After some errors SQLite has rolled back by itself and says that nothing is open.

@@ -1,31 +1,89 @@
 -- name: lanes
-SELECT type, profile FROM counters
-WHERE tenant = ? AND queue = ? AND state = 'available' AND count > 0
+SELECT type, profile, key FROM detent_lanes
+WHERE tenant = ? AND queue = ? AND delivery = ? AND count > 0
 
 -- name: lane
-SELECT -priority, place, id, seq FROM jobs
-WHERE tenant = ? AND queue = ? AND type = ? AND profile = ?
-    AND state = 'available' AND held = 0 AND delivery = 'pull'
+SELECT -priority, place, id, seq, workflow, step FROM detent_jobs
+WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key IS ?
+    AND state = 'available' AND held = 0 AND gated = 0
     AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY priority DESC, place, id
 
+-- name: gate_job
+UPDATE detent_jobs SET gated = 1 WHERE seq = ?
+
+-- name: flipping
+SELECT tenant, id, workflow FROM detent_steps WHERE flips = 1 LIMIT ?
+
+-- name: flip
+UPDATE detent_jobs SET gated = 0 WHERE seq IN (
+    SELECT seq FROM detent_jobs
+    WHERE tenant = ? AND step = ? AND gated = 1 AND ({{job_parked}})
+    ORDER BY priority DESC, place, id LIMIT ?
+)
+
+-- name: flipped
+UPDATE detent_steps SET flips = 0 WHERE tenant = ? AND id = ?
+
+-- name: limit
+SELECT concurrency, rate, period_us, spacing_us, period_at, starts, last_at FROM detent_limits
+WHERE tenant = ? AND kind = ? AND name = ?
+
+-- name: any_limit
+SELECT 1 FROM detent_limits LIMIT 1
+
+-- name: limits
+SELECT kind, name, concurrency, rate, period_us, spacing_us, period_at, starts, last_at
+FROM detent_limits WHERE tenant = ? ORDER BY kind, name
+
+-- name: limit_put
+INSERT INTO detent_limits (tenant, kind, name, concurrency, rate, period_us, spacing_us)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, kind, name) DO UPDATE SET
+    concurrency = excluded.concurrency, rate = excluded.rate,
+    period_us = excluded.period_us, spacing_us = excluded.spacing_us
+
+-- name: limit_drop
+DELETE FROM detent_limits WHERE tenant = ? AND kind = ? AND name = ?
+
+-- name: limit_use
+UPDATE detent_limits SET period_at = ?, starts = ?, last_at = ?
+WHERE tenant = ? AND kind = ? AND name = ?
+
+-- name: held_in_queue
+SELECT coalesce(sum(count), 0) FROM detent_counters
+WHERE tenant = ? AND queue = ? AND ({{job_in_hands}})
+
+-- name: held_of_key
+SELECT count(*) FROM detent_jobs WHERE tenant = ? AND key = ? AND key IS NOT NULL
+    AND lease IS NOT NULL
+
+-- name: served
+SELECT turn FROM detent_served WHERE tenant = ? AND fair = ? AND name = ?
+
+-- name: served_latest
+SELECT coalesce(max(turn), 0) FROM detent_served WHERE tenant = ? AND fair = ?
+
+-- name: served_put
+INSERT OR REPLACE INTO detent_served (tenant, fair, name, turn) VALUES (?, ?, ?, ?)
+
 -- name: holding
-SELECT seq, lease FROM jobs
+SELECT seq, lease FROM detent_jobs
 WHERE holder = ? AND lease IS NOT NULL AND lease IN (SELECT value FROM json_each(?))
     AND tenant = ?
 
 -- name: worker
-SELECT alive_until, lost FROM workers WHERE id = ?
+SELECT alive_until, lost FROM detent_workers WHERE id = ?
 
 -- name: gate
-SELECT closed, opened_at, queue_deleted FROM gates WHERE tenant = ? AND kind = ? AND name = ?
+SELECT closed, opened_at, queue_deleted FROM detent_gates WHERE tenant = ? AND kind = ? AND name = ?
 
 -- name: stored_seq
-SELECT * FROM stored WHERE seq = ?
+SELECT * FROM detent_stored WHERE seq = ?
 
 -- name: stored_seqs
-SELECT * FROM stored WHERE seq IN (SELECT value FROM json_each(?))
+SELECT * FROM detent_stored WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: failures
-SELECT seq, attempt, at, code, message, type, details, backtrace FROM failures
+SELECT seq, attempt, at, code, message, type, details, backtrace FROM detent_failures
 WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY row

@@ -1,97 +1,189 @@
 -- name: head
-SELECT seq, version, state, queue, type, lease, wire, holder, is_unique
-FROM jobs WHERE tenant = ? AND id = ?
+SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key, previous, attempt,
+    step, erased_at
+FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: last_seq
-SELECT coalesce(max(seq), 0) FROM jobs
+SELECT coalesce(max(seq), 0) FROM detent_jobs
 
 -- name: job_insert
-INSERT INTO jobs (
+INSERT INTO detent_jobs (
     seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, previous, place, held, attempt, failures, losses, handed_back,
     run_at, expires_at, available_us, pending_us, active_us, lease, holder, wire, lease_us,
     enqueued_at, ready_at, activated_at, claimed_at, started_at, received_at, start_us, ended_at,
     erased_at, cancel_at, force_at, cause, returned_by, delay_us, rerun_of, workflow, step,
-    type, wake_at, is_unique
+    type, key, wake_at, is_unique, gated
 ) VALUES (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 
 -- name: job_move
-UPDATE jobs SET
+UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
     place = ?, held = ?, attempt = ?, failures = ?, losses = ?, handed_back = ?, run_at = ?,
     lease = ?, holder = ?, wire = ?, lease_us = ?, enqueued_at = ?, ready_at = ?,
     activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?,
     ended_at = ?, erased_at = ?, cancel_at = ?, force_at = ?, cause = ?, returned_by = ?,
-    delay_us = ?, wake_at = ?
+    delay_us = ?, wake_at = ?, gated = ?
 WHERE seq = ? AND version = ?
 
 -- name: job_rearm
-UPDATE jobs SET wake_at = ? WHERE seq = ? AND version = ?
+UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND version = ?
 
 -- name: body_insert
-INSERT INTO bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: event_insert
-INSERT INTO events (
-    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: last_pos
+SELECT max(
+    (SELECT coalesce(max(pos), 0) FROM detent_events),
+    (SELECT coalesce(max(pos), 0) FROM detent_leaves)
+)
 
 -- name: result_put
-INSERT INTO results (seq, result) VALUES (?, ?)
+INSERT INTO detent_results (seq, result) VALUES (?, ?)
 ON CONFLICT (seq) DO UPDATE SET result = excluded.result
 
 -- name: failure_insert
-INSERT INTO failures (seq, attempt, at, code, message, type, details, backtrace)
+INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, backtrace)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: lease_put
-INSERT OR REPLACE INTO leases (lease, until) VALUES (?, ?)
+INSERT OR REPLACE INTO detent_leases (lease, until, seq) VALUES (?, ?, ?)
 
 -- name: lease_end
-DELETE FROM leases WHERE lease = ?
+DELETE FROM detent_leases WHERE lease = ?
 
 -- name: count
-INSERT INTO counters (tenant, queue, state, type, profile, count) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, queue, state, type, profile) DO UPDATE SET count = count + excluded.count
+INSERT INTO detent_counters (tenant, queue, state, count) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant, queue, state) DO UPDATE SET count = count + excluded.count
 
 -- name: is_own
-SELECT 1 FROM events WHERE tenant = ? AND record = ? AND command_id = ? LIMIT 1
+SELECT 1 FROM detent_events WHERE tenant = ? AND record = ? AND command_id = ? LIMIT 1
 
 -- name: unique_insert
-INSERT INTO uniques (seq, tenant, fingerprint, state, created_at) VALUES (?, ?, ?, ?, ?)
+INSERT INTO detent_uniques (seq, tenant, fingerprint, state, created_at) VALUES (?, ?, ?, ?, ?)
 
 -- name: unique_move
-UPDATE uniques SET state = ? WHERE seq = ?
+UPDATE detent_uniques SET state = ? WHERE seq = ?
 
 -- name: unique_holders
-SELECT created_at, seq FROM uniques
+SELECT created_at, seq FROM detent_uniques
 WHERE tenant = ? AND fingerprint = ? AND state = ? AND created_at >= ?
 ORDER BY created_at, seq LIMIT ?
 
 -- name: unique_of
-SELECT created_at, seq FROM uniques
+SELECT created_at, seq FROM detent_uniques
 WHERE seq = ? AND tenant = ? AND fingerprint = ? AND created_at >= ?
 
 -- name: idempotency_find
-SELECT seq, digest FROM idempotency WHERE tenant = ? AND key = ? AND expires_at > ?
+SELECT seq, digest FROM detent_idempotency WHERE tenant = ? AND key = ? AND expires_at > ?
 
 -- name: idempotency_put
-INSERT OR REPLACE INTO idempotency (tenant, key, digest, expires_at, seq) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO detent_idempotency (tenant, key, digest, expires_at, seq)
+VALUES (?, ?, ?, ?, ?)
 
 -- name: log_insert
-INSERT INTO logs (seq, cursor, at, level, text) VALUES (?, ?, ?, ?, ?)
+INSERT INTO detent_logs (seq, cursor, at, level, text) VALUES (?, ?, ?, ?, ?)
 
 -- name: log_last
-SELECT coalesce(max(cursor), 0) FROM logs WHERE seq = ?
+SELECT coalesce(max(cursor), 0) FROM detent_logs WHERE seq = ?
 
 -- name: any_handed
-SELECT 1 FROM handed LIMIT 1
+SELECT 1 FROM detent_handed LIMIT 1
 
 -- name: unhand
-DELETE FROM handed WHERE seq = ?
+DELETE FROM detent_handed WHERE seq = ?
 
 -- name: worker_reopen
-UPDATE workers SET lost = 1 WHERE id = ? AND lost = 2
+UPDATE detent_workers SET lost = 1 WHERE id = ? AND lost = 2
+
+-- name: lane_count
+INSERT INTO detent_lanes (tenant, queue, delivery, type, profile, key, count)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, queue, delivery, type, profile, key)
+DO UPDATE SET count = count + excluded.count
+
+-- name: lane_drop
+DELETE FROM detent_lanes
+WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key = ?
+    AND key <> '' AND count = 0
+
+-- name: tag_insert
+INSERT OR IGNORE INTO detent_tags (tenant, tag, id) VALUES (?, ?, ?)
+
+-- name: meta_put
+UPDATE detent_bodies SET meta = ? WHERE seq = ?
+
+-- name: checkpoint_put
+INSERT OR REPLACE INTO detent_checkpoints (seq, checkpoint) VALUES (?, ?)
+
+-- name: note_put
+INSERT OR REPLACE INTO detent_notes (seq, at, attempt, percent, text) VALUES (?, ?, ?, ?, ?)
+
+-- name: record
+SELECT kind, id, version, data, wake_at, tenant, command_id FROM detent_records
+WHERE kind = ? AND tenant = ? AND id = ?
+
+-- name: record_put
+INSERT OR REPLACE INTO detent_records (kind, tenant, id, version, data, wake_at, command_id)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: record_drop
+DELETE FROM detent_records WHERE kind = ? AND tenant = ? AND id = ?
+
+-- name: workflow
+SELECT record FROM detent_workflows WHERE tenant = ? AND id = ?
+
+-- name: steps
+SELECT record, tally FROM detent_steps WHERE tenant = ? AND workflow = ?
+
+-- name: workflow_put
+INSERT INTO detent_workflows (tenant, id, version, state, ended_at, record)
+VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state,
+    ended_at = excluded.ended_at, record = excluded.record
+
+-- name: step_put
+INSERT INTO detent_steps (tenant, id, workflow, version, state, record) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = excluded.state,
+    record = excluded.record
+
+-- name: step_tally
+UPDATE detent_steps SET tally = ? WHERE tenant = ? AND id = ?
+
+-- name: step_flips
+UPDATE detent_steps SET flips = 1 WHERE tenant = ? AND id = ?
+
+-- name: step_sweep
+UPDATE detent_steps SET swept = 1 WHERE tenant = ? AND id = ?
+
+-- name: erase_body
+UPDATE detent_bodies SET payload = 'null', meta = '{}', tags = NULL, schema = NULL WHERE seq = ?
+
+-- name: erase_result
+DELETE FROM detent_results WHERE seq = ?
+
+-- name: erase_failures
+DELETE FROM detent_failures WHERE seq = ?
+
+-- name: erase_logs
+DELETE FROM detent_logs WHERE seq = ?
+
+-- name: erase_checkpoint
+DELETE FROM detent_checkpoints WHERE seq = ?
+
+-- name: erase_note
+DELETE FROM detent_notes WHERE seq = ?
+
+-- name: tags_of
+SELECT tags FROM detent_bodies WHERE seq = ?
+
+-- name: tag_drop
+DELETE FROM detent_tags WHERE tenant = ? AND tag = ? AND id = ?

@@ -32,16 +32,16 @@ ROLLBACK TO operation
 PRAGMA data_version
 
 -- name: has_meta
-SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'meta'
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'detent_meta'
 
 -- name: meta
-SELECT value FROM meta WHERE name = ?
+SELECT value FROM detent_meta WHERE name = ?
 
 -- name: stamp
 -- What the tables say about themselves from now on. It stands at the end of every migration.
-INSERT INTO meta (name, value) VALUES ('schema_version', '{{version}}'), ('min_code', '{{min_code}}')
+INSERT INTO detent_meta (name, value) VALUES ('schema_version', '{{version}}'), ('min_code', '{{min_code}}')
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
-INSERT INTO meta (name, value) VALUES ('store_id', '{{store_id}}') ON CONFLICT (name) DO NOTHING;
+INSERT INTO detent_meta (name, value) VALUES ('store_id', '{{store_id}}') ON CONFLICT (name) DO NOTHING;
 
 -- name: set_wal
 PRAGMA journal_mode = WAL

@@ -1,51 +1,105 @@
 -- name: seq
-SELECT seq FROM jobs WHERE tenant = ? AND id = ?
+SELECT seq FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: next_tenant
-SELECT tenant FROM jobs WHERE tenant > ? ORDER BY tenant LIMIT 1
+SELECT tenant FROM detent_jobs WHERE tenant > ? ORDER BY tenant LIMIT 1
 
 -- name: first_tenant
-SELECT tenant FROM jobs ORDER BY tenant LIMIT 1
+SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
-SELECT id, seq FROM jobs
-WHERE tenant = :tenant AND (:after IS NULL OR id < :after)
-    AND (:queue IS NULL OR queue = :queue)
-    AND (:state IS NULL OR state = :state)
-    AND (:type IS NULL OR type = :type)
-    AND (:profile IS NULL OR profile = :profile)
-ORDER BY id DESC LIMIT :limit
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND j.id < :below
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_rare
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND j.id < :below
+    AND ({{job_rare}}) AND j.state = :state
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_in_workflow
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND j.id < :below
+    AND j.workflow IS NOT NULL AND j.workflow = :workflow
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_tagged
+SELECT j.id, j.seq FROM detent_tags AS t CROSS JOIN detent_jobs AS j ON j.tenant = t.tenant AND j.id = t.id
+WHERE t.tenant = :tenant AND t.id < :below
+    AND t.tag = :tag
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by
-SELECT seq FROM jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tenant, id LIMIT ?
+SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tenant, id LIMIT ?
 
 -- name: counts
-SELECT tenant, queue, state, sum(count) FROM counters
-WHERE ?1 IS NULL OR tenant = ?1
-GROUP BY tenant, queue, state HAVING sum(count) > 0 ORDER BY tenant, queue, state
+SELECT tenant, queue, state, count FROM detent_counters
+WHERE (?1 IS NULL OR tenant = ?1) AND count > 0 ORDER BY tenant, queue, state
 
 -- name: history
-SELECT * FROM events WHERE tenant = ? AND record = ? ORDER BY version
+SELECT * FROM detent_events WHERE tenant = ? AND record = ? ORDER BY version
 
 -- name: feed
-SELECT * FROM events WHERE pos > ? ORDER BY pos LIMIT ?
+SELECT * FROM detent_events WHERE pos > ? ORDER BY pos LIMIT ?
 
 -- name: blocks
-SELECT number, first_pos, count, root, previous, skip FROM blocks
+SELECT number, first_pos, count, root, previous, skip FROM detent_blocks
 WHERE number > ? ORDER BY number LIMIT ?
 
 -- name: logs
 SELECT j.tenant, j.id, l.cursor, l.at, l.text, l.level, l.pos
-FROM jobs AS j JOIN logs AS l ON l.seq = j.seq
+FROM detent_jobs AS j JOIN detent_logs AS l ON l.seq = j.seq
 WHERE j.tenant = ? AND j.id = ? AND l.cursor > ? ORDER BY l.cursor LIMIT ?
 
 -- name: log_tail
 SELECT j.tenant, j.id, l.cursor, l.at, l.text, l.level, l.pos
-FROM logs AS l JOIN jobs AS j ON j.seq = l.seq
+FROM detent_logs AS l JOIN detent_jobs AS j ON j.seq = l.seq
 WHERE l.pos > ? ORDER BY l.pos LIMIT ?
 
 -- name: keys_first
-SELECT tenant, id FROM jobs ORDER BY tenant, id LIMIT ?
+SELECT tenant, id FROM detent_jobs ORDER BY tenant, id LIMIT ?
 
 -- name: keys_after
-SELECT tenant, id FROM jobs WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?
+SELECT tenant, id FROM detent_jobs WHERE (tenant, id) > (?, ?) ORDER BY tenant, id LIMIT ?
+
+-- name: leaves
+SELECT pos, leaf FROM detent_leaves WHERE pos > ? ORDER BY pos LIMIT ?
+
+-- name: records
+SELECT kind, id, version, data, wake_at, tenant FROM detent_records
+WHERE kind = ? AND tenant = ? AND id >= ? AND id IS NOT ? ORDER BY id LIMIT ?
+
+-- name: found_workflows
+SELECT id, tenant, record FROM detent_workflows
+WHERE (:tenant IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
+    AND (:after_id IS NULL OR (id, tenant) < (:after_id, :after_tenant))
+ORDER BY id DESC, tenant DESC LIMIT :limit

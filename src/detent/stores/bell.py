@@ -1,4 +1,4 @@
-"""Who waits for jobs is woken: by our own commits at once, by those of others soon after."""
+"""Who waits for jobs is woken: by what this store object commits at once, by others soon after."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Bell"]
 class Bell:
     """Counts the moments after which something new may be claimable.
 
-    A claim notes the count before it looks. A wait that begins after the bell has rung since then
-    ends at once, so nothing that came between a claim and a wait is slept through.
+    A claimer notes the count before it looks and hands it in when it waits. If the bell has rung
+    since then the wait ends at once, so nothing that came between a claim and a wait is slept
+    through. Each claimer has a count of its own: what one has looked at is still news to another.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rung = 0
-        self._looked: int | None = None
+        self.rung = 0
         self._waiting: set[asyncio.Future[bool]] = set()
         self._watch: Callable[[bool], None] = lambda _: None
 
@@ -33,22 +33,17 @@ class Bell:
         self._watch = lambda _: None
         self._wake(found=False)
 
-    def look(self) -> None:
-        """Somebody is about to claim."""
+    def ring(self) -> None:
+        """Something may be claimable; any thread may say so."""
         with self._lock:
-            self._looked = self._rung
-
-    def ring_from_thread(self) -> None:
-        """Something may be claimable."""
-        with self._lock:
-            self._rung += 1
+            self.rung += 1
         self._wake(found=True)
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Whether the bell rang in time."""
+    async def wait(self, timeout_s: float, seen: int | None) -> bool:
+        """Whether the bell rang in time, counted from `seen` or else from now on."""
         woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         with self._lock:
-            if self._looked is not None and self._rung > self._looked:
+            if seen is not None and self.rung > seen:
                 return True
             self._waiting.add(woken)
         self._watch(True)

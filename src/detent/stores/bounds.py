@@ -1,0 +1,31 @@
+"""What no store does, whoever asks: believe a clock that runs ahead, or do very much at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from detent.errors import BatchTooLarge, ClockAhead
+from detent.stores.shapes import RECORDS_MAX, Unit, Want
+
+__all__ = ["AHEAD_US_MAX", "need_size", "need_time"]
+
+AHEAD_US_MAX: Final = 5_000_000
+"""How far a caller's clock may be ahead of the store's."""
+
+
+def need_time(now: int, clock: int) -> None:
+    """A clock that runs ahead would end leases early and could not be taken back."""
+    ahead = now - clock
+    if ahead > AHEAD_US_MAX:
+        why = f"The caller's clock is {ahead} us ahead of the store's; set both by one source"
+        raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
+
+
+def need_size(units: Sequence[Unit], want: Want | None) -> None:
+    """While one step is written nobody else can write: a large one is asked for in pieces."""
+    asked = sum(max(len(unit.moves) + len(unit.new) + len(unit.puts), 1) for unit in units)
+    asked += len(want.leases) if want else 0
+    if asked > RECORDS_MAX:
+        why = f"A step of {asked} records and leases is too large; {RECORDS_MAX} is the most"
+        raise BatchTooLarge(why, asked=asked, limit=RECORDS_MAX)

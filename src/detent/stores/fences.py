@@ -1,0 +1,17 @@
+"""What the row behind a lease says: the third fence, in two questions. Pure."""
+
+from __future__ import annotations
+
+from detent.lifecycle.job import Lease
+
+__all__ = ["is_alive", "is_over"]
+
+
+def is_over(row: Lease, *, wire: bool, now: int) -> bool:
+    """A wire lease ends by itself; a worker is lost only once it has been marked so."""
+    return row.lost or (wire and row.until <= now)
+
+
+def is_alive(row: Lease, now: int) -> bool:
+    """Whether a worker may be given anything."""
+    return not row.lost and now < row.until

@@ -1,0 +1,121 @@
+"""What a transaction knows: the tables, as what it has decided so far will leave them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from detent.lifecycle.job import Job, Lease
+from detent.lifecycle.workflow import Flow, Step, Tally, Workflow
+from detent.stores.api import Key, Record
+from detent.stores.sqlite import rows
+from detent.stores.sqlite.pending import Head, Pending
+from detent.stores.sqlite.statements import SQL
+
+__all__ = ["MISSING", "Known", "read_flow"]
+
+MISSING = Lease(0, lost=True)
+"""A row that is not there counts as lost."""
+_workflow = msgspec.json.Decoder(Workflow).decode
+_step = msgspec.json.Decoder(Step).decode
+_tally = msgspec.json.Decoder(Tally).decode
+
+
+class Known:
+    """Reads through what waits to be written."""
+
+    def __init__(self, connection: sqlite3.Connection, pending: Pending) -> None:
+        self._connection = connection
+        self._pending = pending
+        self._has_limits: bool | None = None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is any limit at all: mostly not, and asked once."""
+        if self._has_limits is None:
+            self._has_limits = self._connection.execute(SQL["any_limit"]).fetchone() is not None
+        return self._has_limits
+
+    def head(self, key: Key) -> Head | None:
+        """The head of a job, if there is one."""
+        found = self._pending.heads.get(key)
+        if found is None:
+            row = self._connection.execute(SQL["head"], key).fetchone()
+            if row is None:
+                return None
+            found = self._pending.heads[key] = Head._make(row)
+        return found
+
+    def must(self, key: Key) -> Head:
+        """The head of a job that has passed the first fence."""
+        head = self.head(key)
+        if head is None:
+            raise LookupError(key)
+        return head
+
+    def job(self, seq: int) -> Job:
+        """The whole record as it stands in the table."""
+        self._pending.flush()
+        return rows.job_of(self._connection.execute(SQL["stored_seq"], (seq,)).fetchone())
+
+    def has_moved(self, key: Key, command_id: str) -> bool:
+        """Whether that command has moved this record before."""
+        self._pending.flush()
+        return self._connection.execute(SQL["is_own"], (*key, command_id)).fetchone() is not None
+
+    def lease_of(self, lease: str | None, wire: int, holder: str | None) -> Lease | None:
+        """The row behind a lease."""
+        if lease is None:
+            return None
+        if not wire:
+            return self.worker_lease(holder or "")
+        self._pending.flush_leases()
+        found = self._connection.execute(SQL["lease"], (lease,)).fetchone()
+        return MISSING if found is None else Lease(found[0])
+
+    def worker_lease(self, worker: str) -> Lease:
+        """The row of a worker instance."""
+        found = self._connection.execute(SQL["worker"], (worker,)).fetchone()
+        return MISSING if found is None else Lease(found[0], bool(found[1]))
+
+    def flow(self, key: Key) -> Flow | None:
+        """A workflow with its steps and tallies, read once for the whole transaction."""
+        flows = self._pending.flows
+        if key not in flows:
+            flows[key] = read_flow(self._connection, key)
+        return flows[key]
+
+    def flow_of(self, tenant: str, workflow: str) -> Flow:
+        """The workflow of a job that is stored, or about to be."""
+        flow = self.flow((tenant, workflow))
+        if flow is None:
+            raise LookupError(workflow)
+        return flow
+
+    def record(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+        """A small record, and the command that wrote it."""
+        self._pending.flush_records()
+        row = self._connection.execute(SQL["record"], name).fetchone()
+        return (None, "") if row is None else (Record(*row[:-1]), row[-1])
+
+    def tags(self, seq: int) -> tuple[str, ...]:
+        """The tags of a job."""
+        [found] = self._connection.execute(SQL["tags_of"], (seq,)).fetchone()
+        return msgspec.json.decode(found, type=tuple[str, ...]) if found else ()
+
+    def run(self, statement: str, *values: Any) -> None:
+        """Something that cannot wait, after all that does."""
+        self._pending.flush()
+        self._connection.execute(SQL[statement], values)
+
+
+def read_flow(connection: sqlite3.Connection, key: Key) -> Flow | None:
+    """The workflow of that key as it stands in the tables."""
+    found = connection.execute(SQL["workflow"], key).fetchone()
+    if found is None:
+        return None
+    read = [(_step(record), tally) for record, tally in connection.execute(SQL["steps"], key)]
+    tallies = {step.id: _tally(tally) for step, tally in read if tally is not None}
+    return Flow.of(_workflow(found[0]), (step for step, _ in read), tallies)

@@ -1,0 +1,244 @@
+"""Writing a unit that was judged: jobs, workflows and small records, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from detent.lifecycle import workflow as w
+from detent.lifecycle.job import Job, JobState
+from detent.stores import flows
+from detent.stores.api import Body, Key, Move, New, Record, Unit, key_of, name_of
+from detent.stores.sqlite import rows
+from detent.stores.sqlite.known import Known
+from detent.stores.sqlite.pending import Head, Pending, Spot, head_of, spot_of
+
+__all__ = ["Writing"]
+
+_ERASED = (
+    "erase_body",
+    "erase_result",
+    "erase_failures",
+    "erase_logs",
+    "erase_checkpoint",
+    "erase_note",
+)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Stood(NamedTuple):
+    """Where a job stood before a move, as far as the tally of its step asks."""
+
+    state: JobState
+    previous: JobState | None
+    attempt: int
+
+
+class Writing:
+    """Turns decisions into rows that wait; nothing is refused here any more."""
+
+    def __init__(self, pending: Pending, known: Known) -> None:
+        self._pending = pending
+        self._known = known
+        self.has_made_available = False
+
+    def write(self, unit: Unit, now: int) -> None:
+        """All of the unit, and all that follows from it."""
+        moved: list[flows.Moved] = []
+        if unit.flow is not None:
+            self._write_flow(unit.flow.answer)
+        for move in unit.moves:
+            if move.events and move.job.step is not None:
+                moved.append((self._stood(key_of(move.job)), move.job))
+            self._write_move(move, now)
+        for new in unit.new:
+            moved.append((None, new.job))
+            self._write_new(new, now)
+        for record in unit.puts:
+            self._write_record(record, unit.command_id)
+        changes = flows.changes_of(moved)
+        if unit.flow is not None:
+            key = key_of(unit.flow.answer.flow.workflow)
+            changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
+        if changes:
+            heard = [job for before, job in moved if flows.is_heard(before, job)]
+            self.follow(changes, heard, now, unit.command_id)
+
+    def gated(self, job: Job) -> int:
+        """Whether the job stands in a step that lets nobody in; 1 or 0, as the column has it."""
+        if job.workflow is None or job.step is None:
+            return 0
+        flow = self._known.flow_of(job.tenant, job.workflow)
+        return int(not w.is_claimable(flow.workflow, flow.steps[job.step]))
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def _stood(self, key: Key) -> _Stood:
+        head = self._known.must(key)
+        previous = None if head.previous is None else JobState(head.previous)
+        return _Stood(JobState(head.state), previous, head.attempt)
+
+    def _write_move(self, move: Move, now: int) -> None:
+        job, pending = move.job, self._pending
+        head = self._known.must((job.tenant, job.id))
+        wake_at = self._in_time(head, move)
+        if move.events:
+            row = rows.move_row(job, wake_at, self.gated(job), head.seq, move.version)
+            pending.add_row("job_move", row)
+            pending.record(move.events)
+            self._moved(head, job, now)
+        else:
+            pending.add("job_rearm", wake_at, head.seq, move.version)
+        if pending.has_handed:
+            pending.add("unhand", head.seq)
+        if job.erased_at is None:
+            self._write_beside(head.seq, move)
+        elif head.erased_at is None:
+            self._erase(head.seq, job)
+
+    def _in_time(self, head: Head, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        if not head.wire or head.lease is None or head.lease != move.job.lease:
+            return move.wake_at
+        row = self._known.lease_of(head.lease, head.wire, head.holder)
+        if row is None or row.lost:
+            return move.wake_at
+        return row.until if move.wake_at is None else min(move.wake_at, row.until)
+
+    def _moved(self, head: Head, job: Job, now: int) -> None:
+        pending, after = self._pending, spot_of(job, head.type, head.key)
+        before = Spot(after.lane._replace(queue=head.queue), str.__str__(head.state))
+        pending.count(before, after)
+        self.has_made_available |= job.state is JobState.AVAILABLE
+        self._keep_lease_row(head.seq, head.lease if head.wire else None, job, now)
+        if job.lease not in (None, head.lease) and not job.wire:
+            # Put into the hands of a lost worker whose hands were empty: somebody must look again.
+            pending.add("worker_reopen", job.holder)
+        if head.lease not in (None, job.lease) and self._known.has_limits:
+            # It made room, and somebody may be waiting for just that.
+            self.has_made_available = True
+        if head.is_unique:
+            pending.add("unique_move", str.__str__(job.state), head.seq)
+        renewed = head_of(head.seq, job, head.type, head.is_unique, head.key)
+        pending.heads[job.tenant, job.id] = renewed
+
+    def _write_beside(self, seq: int, move: Move) -> None:
+        pending = self._pending
+        if move.result is not None:
+            pending.add("result_put", seq, move.result)
+        if move.failure is not None:
+            pending.add_row("failure_insert", rows.failure_row(seq, move.failure))
+        if move.checkpoint is not None:
+            pending.add("checkpoint_put", seq, move.checkpoint)
+        if move.meta is not None:
+            pending.add("meta_put", move.meta, seq)
+        for line in move.lines:
+            pending.add("log_insert", seq, pending.next_cursor(seq), line.at, line.level, line.text)
+
+    def _erase(self, seq: int, job: Job) -> None:
+        """Nothing of what the job was about is left, and nothing of what it said."""
+        self._pending.flush()
+        for tag in self._known.tags(seq):
+            self._known.run("tag_drop", job.tenant, tag, job.id)
+        for statement in _ERASED:
+            self._known.run(statement, seq)
+
+    def _write_new(self, new: New, now: int) -> None:
+        job, pending, body = new.job, self._pending, new.body
+        seq = pending.next_seq()
+        is_unique = int(new.unique is not None)
+        apart = (body.type, body.key, new.wake_at, is_unique, self.gated(job))
+        pending.add_row("job_insert", (seq, *rows.job_row(job), *apart))
+        self._write_body(seq, job, body)
+        pending.record(new.events)
+        self.has_made_available |= job.state is JobState.AVAILABLE
+        pending.count(None, spot_of(job, body.type, body.key))
+        self._keep_lease_row(seq, None, job, now)
+        self._promise(seq, new)
+        pending.heads[job.tenant, job.id] = head_of(seq, job, body.type, is_unique, body.key)
+
+    def _write_body(self, seq: int, job: Job, body: Body) -> None:
+        self._pending.add_row("body_insert", rows.body_row(seq, body))
+        for tag in body.tags:
+            self._pending.add("tag_insert", job.tenant, tag, job.id)
+
+    def _promise(self, seq: int, new: New) -> None:
+        tenant, pending = new.job.tenant, self._pending
+        if new.unique is not None:
+            state = str.__str__(new.job.state)
+            fingerprint = new.unique.fingerprint
+            pending.add("unique_insert", seq, tenant, fingerprint, state, new.job.created_at)
+        if new.idempotency is not None:
+            asked = new.idempotency
+            pending.add("idempotency_put", tenant, asked.key, asked.digest, asked.expires_at, seq)
+
+    def _keep_lease_row(self, seq: int, before: str | None, job: Job, now: int) -> None:
+        """A wire lease has a row of its own, from the moment it begins until it ends."""
+        after = job.lease if job.wire else None
+        if before == after:
+            return
+        if before is not None:
+            self._pending.add("lease_end", before)
+        if after is not None:
+            self._pending.add("lease_put", after, now + (job.lease_us or 0), seq)
+
+    # --- small records --------------------------------------------------------------------------
+
+    def _write_record(self, record: Record, command_id: str) -> None:
+        name = name_of(record)
+        if record.data is None:
+            self._pending.add_row("record_drop", name)
+        else:
+            rest = (record.version, record.data, record.wake_at, command_id)
+            self._pending.add_row("record_put", (*name, *rest))
+
+    # --- workflows ------------------------------------------------------------------------------
+
+    def _write_flow(self, answer: w.Accepted) -> None:
+        """The records that moved; their tallies are ours and stay as they are."""
+        key = key_of(answer.flow.workflow)
+        stored, moved = self._known.flow(key), {event.record for event in answer.events}
+        tallies = {} if stored is None else stored.tallies
+        self._pending.flows[key] = msgspec.structs.replace(answer.flow, tallies=tallies)
+        if key[1] in moved:
+            self._pending.add_row("workflow_put", rows.workflow_row(answer.flow.workflow))
+        for step in answer.flow.steps.values():
+            if step.id in moved:
+                self._pending.add_row("step_put", rows.step_row(step))
+        for step_id in answer.opened:
+            self._pending.add("step_flips", key[0], step_id)
+            self.has_made_available = True
+        for step_id in answer.sweep:
+            self._pending.add("step_sweep", key[0], step_id)
+        self._pending.record(answer.events)
+
+    def follow(
+        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
+    ) -> None:
+        """What the moves of these jobs ask of their workflows, and then of themselves."""
+        for key in sorted(changes):
+            before = self._known.flow_of(*key)
+            answer = flows.follow(before, changes[key], now, command_id)
+            self._write_flow(answer)
+            self._write_tallies(key, answer.flow, changes[key])
+            for job in jobs:
+                if (job.tenant, job.workflow) == key:
+                    self._recall(key, job, now, command_id)
+
+    def _write_tallies(self, key: Key, flow: w.Flow, steps: Iterable[str]) -> None:
+        """A step without jobs has none."""
+        tallies = {step: tally for step, tally in flow.tallies.items() if tally.total}
+        self._pending.flows[key] = msgspec.structs.replace(flow, tallies=tallies)
+        for step in steps:
+            text = _encode(tallies[step]).decode() if step in tallies else None
+            self._pending.add("step_tally", text, key[0], step)
+
+    def _recall(self, key: Key, job: Job, now: int, command_id: str) -> None:
+        flow = self._known.flow_of(*key)
+        answer = flows.recalled(flow, job, now, command_id)
+        if answer is not None and job.step is not None:
+            self._write_move(Move(job.version, answer.job, answer.events), now)
+            after = flow.counting(job.step, w.delta(job, answer.job))
+            self._write_tallies(key, after, [job.step])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import asyncpg
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.statements import SQL
 
-__all__ = ["ANSWER_S", "CONNECT_S", "Connection", "open_connection"]
+__all__ = ["ANSWER_S", "CONNECT_S", "Connection", "Row", "open_connection"]
 
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
@@ -26,7 +26,8 @@ _SETTINGS: Final = {
     "jit": "off",
 }
 
-Rows = list[asyncpg.Record]
+Row = Sequence[Any]
+"""One row: a record of the driver, which is a sequence in all but its type."""
 
 
 class Connection:
@@ -35,12 +36,13 @@ class Connection:
     def __init__(self, driver: asyncpg.Connection[asyncpg.Record]) -> None:
         self.driver = driver
 
-    async def fetch(self, statement: str, /, **told: Any) -> Rows:
+    async def fetch(self, statement: str, /, **told: Any) -> list[Row]:
         """The rows of a named statement. Outside a transaction it is one of its own."""
         named = SQL[statement]
-        return await self.driver.fetch(named.text, *named.values(told))
+        rows: list[Any] = await self.driver.fetch(named.text, *named.values(told))
+        return rows
 
-    async def fetch_row(self, statement: str, /, **told: Any) -> asyncpg.Record | None:
+    async def fetch_row(self, statement: str, /, **told: Any) -> Row | None:
         """The first row, if there is any."""
         rows = await self.fetch(statement, **told)
         return rows[0] if rows else None

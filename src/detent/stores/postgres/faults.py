@@ -39,7 +39,9 @@ _LOST: Final = (
     pg.ReadOnlySQLTransactionError,
 )
 _CLASH: Final = (pg.DeadlockDetectedError, pg.SerializationError)
-_RACES: Final = frozenset({"jobs_pkey", "bodies_pkey", "idempotency_pkey"})
+_RACES: Final = frozenset(
+    {"jobs_pkey", "bodies_pkey", "idempotency_pkey", "workflows_pkey", "steps_pkey"}
+)
 _REFUSED: Final = (
     pg.InvalidAuthorizationSpecificationError,
     pg.InvalidCatalogNameError,

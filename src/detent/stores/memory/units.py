@@ -142,9 +142,12 @@ class Units:
         if unique is None:
             return None
         keys = self._tables.fingerprints[new.job.tenant, unique.fingerprint]
-        there = [k for k in keys if counts(moved.get(k, self._tables.jobs[k].job), unique)]
+        there = [k for k in keys if self._counts(moved.get(k, self._tables.jobs[k].job), unique)]
         jobs = [self._tables.jobs[key].job for key in there]
         return api.Taken("unique", min(jobs, key=lambda one: one.created_at)) if jobs else None
+
+    def _counts(self, job: Job, unique: api.Unique) -> bool:
+        return counts(job, unique)
 
     # --- step: writing ------------------------------------------------------------------------
 

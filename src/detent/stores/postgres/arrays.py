@@ -1,0 +1,123 @@
+"""Units as the columns of a statement: what is sent is arrays, one element per row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import astuple
+
+from detent.lifecycle.event import Event
+from detent.stores.api import Key, Move, New
+from detent.stores.postgres.columns import EVENT, JOB, MOVING
+from detent.stores.postgres.lanes import Lanes, lane_of
+from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row
+
+__all__ = [
+    "asides_of",
+    "columns",
+    "events_of",
+    "moves_of",
+    "news_of",
+    "no_asides",
+    "no_events",
+    "recorded",
+]
+
+_MOVE: Final = (
+    *("numbers", "fences", "fence_leases", "lanes", "leaves", "gated", "with_result"),
+    *("with_failure", "with_checkpoint", "tenants", "ids", "wakes"),
+    *(f"move_{name}" for name in MOVING),
+)
+_NEW: Final = (
+    *(f"job_{name}" for name in JOB),
+    *("wakes", "lanes", "fingerprints", "gated", "types", "payloads", "metas", "tags", "retries"),
+    *("schemas", "keys"),
+)
+_EVENT: Final = tuple(f"event_{name}" for name in EVENT)
+_FAILURE: Final = tuple(
+    f"failure_{name}"
+    for name in (
+        "numbers",
+        "attempts",
+        "ats",
+        "codes",
+        "messages",
+        "types",
+        "details",
+        "backtraces",
+    )
+)
+
+
+def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """Rows turned into named columns; no rows are empty columns."""
+    turned = list(zip(*rows, strict=True))
+    return dict(zip(names, turned or [()] * len(names), strict=True))
+
+
+def moves_of(
+    moves: Iterable[tuple[int, Move]], lanes: Mapping[Key, int], shut: Collection[Key]
+) -> dict[str, Sequence[Any]]:
+    """Moves with their numbers, the lanes of those that change theirs, and who may not be claimed."""
+    return columns(_MOVE, (_move_row(*one, lanes, shut) for one in moves))
+
+
+def _move_row(
+    number: int, move: Move, lanes: Mapping[Key, int], shut: Collection[Key]
+) -> tuple[Any, ...]:
+    job = move.job
+    key = (job.tenant, job.id)
+    leaves = any(event.target is not None for event in move.events)
+    asides = (move.result is not None, move.failure is not None, move.checkpoint is not None)
+    head = (number, move.version, move.lease, lanes.get(key), leaves, key in shut, *asides, *key)
+    return (*head, move.wake_at, *moving_row(job))
+
+
+def events_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
+    """The events of moves, beside the numbers of the moves."""
+    rows = [(number, *event_row(event)) for number, move in moves for event in move.events]
+    return columns(("event_numbers", *_EVENT), rows)
+
+
+def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
+    """Results and errors, beside the numbers of the moves."""
+    results, failures = [], []
+    for number, move in moves:
+        if move.result is not None:
+            results.append((number, move.result))
+        if move.failure is not None:
+            failures.append((number, *astuple(move.failure)))
+    return {**columns(("result_numbers", "results"), results), **columns(_FAILURE, failures)}
+
+
+def news_of(
+    news: Sequence[New], lanes: Lanes, shut: Collection[Key] = ()
+) -> dict[str, Sequence[Any]]:
+    """New jobs, each with the number of its lane."""
+    tags = [(new.job.tenant, tag, new.job.id) for new in news for tag in new.body.tags]
+    told = columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
+    return {**columns(_NEW, (_new_row(new, lanes, shut) for new in news)), **told}
+
+
+def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:
+    job, lane = new.job, lanes[lane_of(new.job, new.body)]
+    fingerprint = None if new.unique is None else new.unique.fingerprint
+    gated = (job.tenant, job.id) in shut
+    return (*job_row(job), new.wake_at, lane, fingerprint, gated, *body_row(new.body))
+
+
+def recorded(events: Iterable[Event]) -> dict[str, Sequence[Any]]:
+    """Events beside the keys of their records."""
+    rows = ((event.tenant, event.record, *event_row(event)) for event in events)
+    return columns(("event_tenants", "event_records", *_EVENT), rows)
+
+
+def no_events() -> dict[str, Sequence[Any]]:
+    """For statements whose events are written apart."""
+    return {**events_of(()), **recorded(())}
+
+
+def no_asides() -> dict[str, Sequence[Any]]:
+    """For statements whose results and errors are written apart."""
+    return asides_of(())

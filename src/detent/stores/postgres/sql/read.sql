@@ -1,0 +1,130 @@
+-- name: stored
+SELECT s.* FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+JOIN detent.stored AS s ON s.tenant = told.tenant AND s.id = told.id
+
+-- part: tenants
+WITH RECURSIVE tenants AS (
+    (SELECT j.tenant FROM detent.jobs AS j
+    WHERE $tenant::text IS NULL OR j.tenant = $tenant ORDER BY j.tenant LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT j.tenant FROM detent.jobs AS j WHERE j.tenant > tenants.tenant
+        ORDER BY j.tenant LIMIT 1
+    ) FROM tenants WHERE tenants.tenant IS NOT NULL AND $tenant::text IS NULL
+)
+
+-- part: page
+SELECT s.* FROM (
+    {{tenants}}
+    SELECT one.tenant, one.id FROM tenants CROSS JOIN LATERAL (
+        SELECT j.tenant, j.id FROM detent.jobs AS j
+        JOIN detent.lanes AS l ON l.lane = j.lane
+        WHERE j.tenant = tenants.tenant
+            AND ($after_id::text IS NULL
+                OR j.id < $after_id OR (j.id = $after_id AND j.tenant < $after_tenant::text))
+            {{apart}}
+            AND ($queue::text IS NULL OR j.queue = $queue)
+            AND ($state::text IS NULL OR j.state = $state)
+            AND ($type::text IS NULL OR l.type = $type)
+            AND ($profile::text IS NULL OR j.profile = $profile)
+            AND ($key::text IS NULL OR (l.key = $key AND l.key <> ''))
+            AND ($workflow::text IS NULL OR j.workflow = $workflow)
+            AND ($step::text IS NULL OR j.step = $step)
+        ORDER BY j.id DESC LIMIT $most::bigint
+    ) AS one
+    ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
+) AS page JOIN detent.stored AS s ON s.tenant = page.tenant AND s.id = page.id
+ORDER BY s.id DESC, s.tenant DESC
+
+-- name: found
+{{page}}
+
+-- name: found_rare
+{{page AND j.state = $state AND j.state = ANY (
+    ARRAY['pending', 'active', 'retryable', 'scheduled', 'discarded', 'cancelled']
+)}}
+
+-- name: found_in_workflow
+{{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}
+
+-- name: found_tagged
+{{page AND EXISTS (
+    SELECT FROM detent.tags AS t
+    WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
+)}}
+
+-- name: found_workflows
+SELECT w.record FROM detent.workflows AS w
+WHERE ($tenant::text IS NULL OR w.tenant = $tenant) AND ($state::text IS NULL OR w.state = $state)
+    AND ($after_id::text IS NULL
+        OR w.id < $after_id OR (w.id = $after_id AND w.tenant < $after_tenant::text))
+ORDER BY w.id DESC, w.tenant DESC LIMIT $most::bigint
+
+-- name: records
+SELECT kind, id, version, data, wake_at, tenant FROM detent.records
+WHERE kind = $kind AND tenant = $tenant AND ($after::text IS NULL OR id > $after)
+ORDER BY id LIMIT $most::bigint
+
+-- name: record_named
+SELECT r.kind, r.id, r.version, r.data, r.wake_at, r.tenant
+FROM unnest($kinds::text[], $tenants::text[], $ids::text[]) AS told (kind, tenant, id)
+JOIN detent.records AS r ON r.kind = told.kind AND r.tenant = told.tenant AND r.id = told.id
+
+-- name: limits
+SELECT l.kind, l.name, l.concurrency, l.rate, l.period_us, l.spacing_us,
+    l.period_at, l.starts, l.last_at, coalesce((
+        SELECT sum(t.count) FROM detent.tallies AS t JOIN detent.lanes AS one ON one.lane = t.lane
+        WHERE one.tenant = l.tenant AND t.state = ANY (ARRAY[{{in_hands}}])
+            AND CASE WHEN l.kind = 'queue' THEN one.queue ELSE one.key END = l.name
+    ), 0)::bigint AS active
+FROM detent.limits AS l WHERE l.tenant = $tenant ORDER BY l.kind, l.name
+
+-- name: leaves
+SELECT pos, leaf FROM detent.leaves WHERE pos > $after::bigint ORDER BY pos LIMIT $most::bigint
+
+-- name: held_by
+SELECT s.* FROM detent.stored AS s WHERE s.holder = $holder AND s.lease IS NOT NULL
+ORDER BY s.tenant, s.id LIMIT $most::bigint
+
+-- name: counts
+SELECT l.tenant, l.queue, t.state, sum(t.count)::bigint AS count
+FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+WHERE $tenant::text IS NULL OR l.tenant = $tenant
+GROUP BY l.tenant, l.queue, t.state HAVING sum(t.count) > 0
+ORDER BY l.tenant, l.queue, t.state
+
+-- name: gates
+SELECT kind, name, closed, opened_at, queue_deleted FROM detent.gates
+WHERE tenant = $tenant ORDER BY kind, name
+
+-- name: overdue
+SELECT id, alive_until FROM detent.workers
+WHERE lost = 0 AND alive_until <= $now::bigint ORDER BY alive_until, id LIMIT $most::bigint
+
+-- name: history
+SELECT {{event_of_e}} FROM detent.events AS e
+WHERE e.tenant = $tenant AND e.record = $record ORDER BY e.version
+
+-- name: histories
+SELECT told.number, coalesce(f.pos, 0) AS pos, {{event_of_e}}
+FROM unnest($tenants::text[], $records::text[]) WITH ORDINALITY AS told (tenant, record, number)
+JOIN detent.events AS e ON e.tenant = told.tenant AND e.record = told.record
+LEFT JOIN detent.feed AS f
+    ON f.tenant = e.tenant AND f.record = e.record AND f.version = e.version
+ORDER BY told.number, e.version
+
+-- name: leases
+SELECT lease, until FROM detent.leases WHERE lease = ANY ($leases::text[])
+
+-- name: logs
+SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
+WHERE tenant = $tenant AND id = $id AND cursor > $after::bigint
+ORDER BY cursor LIMIT $most::bigint
+
+-- name: log_tail
+SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
+WHERE pos > $after::bigint ORDER BY pos LIMIT $most::bigint
+
+-- name: keys
+SELECT tenant, id FROM detent.jobs
+WHERE (tenant, id) > ($tenant::text, $id::text) ORDER BY tenant, id LIMIT $most::bigint

@@ -1,0 +1,156 @@
+"""Steps: one statement where nothing unusual can be seen, questions first where something can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from detent.stores import api
+from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
+from detent.stores.legal import is_storable
+from detent.stores.postgres import arrays, claiming, granting, writing
+from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.faults import UNFIT
+from detent.stores.postgres.lanes import Lanes
+from detent.stores.postgres.sorting import Batch
+
+__all__ = ["Step"]
+
+
+class Step:
+    """One step: its units, its wish, and the time it was asked at."""
+
+    def __init__(self, lanes: Lanes, batch: Batch, want: Want | None, now: int) -> None:
+        self._lanes = lanes
+        self._batch = batch
+        self._want = want
+        self._now = now
+        self.is_limited: bool | None = None
+        self.has_opened = False
+
+    async def run(self, connection: Connection) -> Stepped:
+        """The answers, when everything is durable."""
+        batch = self._batch
+        if not batch.units:
+            return Stepped((), await self._claim(connection))
+        try:
+            if batch.news:
+                return await self._push(connection)
+            if batch.moves and self._want is None:
+                return await self._move(connection)
+            if batch.fusable and _is_plain(self._want):
+                return await self._move_and_claim(connection, self._want)
+        except UNFIT:
+            # Nothing was committed. One unit is at fault: asked one by one, the others are not hurt.
+            pass
+        return await self._carefully(connection)
+
+    # --- claims ---------------------------------------------------------------------------------
+
+    async def _claim(self, connection: Connection, *, is_inside: bool = False) -> Claimed:
+        """By one statement if that can do it; `is_inside` a transaction that has only new jobs."""
+        want = self._want
+        if want is None or not is_storable(want):
+            return Claimed()
+        if _is_plain(want):
+            answer, claimed = await claiming.claim(connection, want, self._now)
+            if not self._leaves_it(answer):
+                return await self._completed(connection, want, answer, claimed)
+        return await self._with_care(connection, want, is_inside)
+
+    def _leaves_it(self, answer: claiming.Answer) -> bool:
+        """Whether the statement took nothing because there is more to be asked."""
+        self.is_limited = answer.is_limited
+        return answer.claims and answer.needs_care and not answer.is_again
+
+    async def _completed(
+        self, connection: Connection, want: Want, answer: claiming.Answer, claimed: Claimed
+    ) -> Claimed:
+        if answer.claims and answer.is_again:
+            return Claimed(await claiming.claimed_before(connection, want))
+        return claimed
+
+    async def _with_care(self, connection: Connection, want: Want, is_inside: bool) -> Claimed:
+        if not is_inside:
+            async with connection.transaction():
+                return await self._with_care(connection, want, is_inside=True)
+        await granting.lock(connection, want)
+        return await granting.grant(connection, want, self._now)
+
+    # --- with questions -------------------------------------------------------------------------
+
+    async def _carefully(self, connection: Connection) -> Stepped:
+        """Every unit is judged before it is written, all in one transaction."""
+        want = self._want
+        async with connection.transaction():
+            if want is not None and is_storable(want):
+                await granting.lock(connection, want)
+            outcomes = await self._judged(connection, self._batch.units)
+            claimed = Claimed()
+            if want is not None and is_storable(want):
+                claimed = await granting.grant(connection, want, self._now)
+        return Stepped(tuple(outcomes), claimed)
+
+    async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
+        outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)
+        self.has_opened |= has_opened
+        return outcomes
+
+    # --- at once ------------------------------------------------------------------------------
+
+    async def _push(self, connection: Connection) -> Stepped:
+        """New jobs, and a claim after them that sees them."""
+        if self._want is None:
+            await self._send_news(connection)
+            return self._all_committed(Claimed())
+        async with connection.transaction():
+            await self._send_news(connection)
+            claimed = await self._claim(connection, is_inside=True)
+        return self._all_committed(claimed)
+
+    async def _send_news(self, connection: Connection) -> None:
+        news = [new for unit in self._batch.units for new in unit.new]
+        told = arrays.news_of(news, self._lanes)
+        events = arrays.recorded(event for new in news for event in new.events)
+        await connection.fetch("push", **told, **events, now=self._now)
+
+    def _all_committed(self, claimed: Claimed) -> Stepped:
+        return Stepped((api.Committed(),) * len(self._batch.units), claimed)
+
+    async def _move(self, connection: Connection) -> Stepped:
+        rows = await connection.fetch("move", **self._told_moves())
+        held = {number for (number,) in rows}
+        return Stepped(await self._answers(connection, held))
+
+    async def _move_and_claim(self, connection: Connection, want: Want) -> Stepped:
+        told = {**self._told_moves(), **claiming.asked(want, self._now)}
+        rows = await connection.fetch("step", **told)
+        answer, claimed = claiming.read(rows, 2)
+        outcomes = await self._answers(connection, set(rows[0][1]))
+        if self._leaves_it(answer):
+            return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
+        return Stepped(outcomes, await self._completed(connection, want, answer, claimed))
+
+    def _told_moves(self) -> dict[str, Any]:
+        moves = [(number, unit.moves[0]) for number, unit in enumerate(self._batch.units)]
+        return {
+            **arrays.moves_of(moves, {}, ()),
+            **arrays.events_of(moves),
+            **arrays.asides_of(moves),
+            "now": self._now,
+        }
+
+    async def _answers(self, connection: Connection, held: set[int]) -> tuple[Outcome, ...]:
+        """Those that a fence refused are asked about; all others are durable already."""
+        units = self._batch.units
+        if len(held) == len(units):
+            return (api.Committed(),) * len(units)
+        missed = [unit for number, unit in enumerate(units) if number not in held]
+        async with connection.transaction():
+            judged = iter(await self._judged(connection, missed))
+        return tuple(api.Committed() if n in held else next(judged) for n in range(len(units)))
+
+
+def _is_plain(want: Want | None) -> TypeGuard[Want]:
+    """Whether a statement can grant it, as far as the wish itself tells."""
+    return want is not None and want.fair is None and is_storable(want)

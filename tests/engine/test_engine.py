@@ -9,8 +9,7 @@ from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Uniqueness
 from detent.lifecycle import job as j
-from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.machine import Refusal
 from detent.lifecycle.retry import ErrorInfo, RetryPolicy
 from detent.stores.api import Failure, Idempotency, Stored, key_of
 from tests.contract.making import SECOND, USER, WORKER
@@ -45,7 +44,9 @@ async def state(world: World, job: j.Job) -> str:
 # --- enqueue --------------------------------------------------------------------------------------
 
 
-async def test_new_jobs_have_ids_of_their_own_that_sort_by_age(world: World, engine: Engine) -> None:
+async def test_new_jobs_have_ids_of_their_own_that_sort_by_age(
+    world: World, engine: Engine
+) -> None:
     made = await engine.enqueue([MAIL] * 50, USER)
     ids = [one.job.id for one in made if isinstance(one, Enqueued)]
     assert ids == sorted(set(ids))
@@ -68,7 +69,7 @@ async def test_a_bulk_of_any_size_goes_in_slices(world: World, engine: Engine) -
     assert counted.count == 2_500
 
 
-async def test_what_the_lifecycle_refuses_hurts_no_neighbour(world: World, engine: Engine) -> None:
+async def test_what_the_lifecycle_refuses_hurts_no_neighbour(engine: Engine) -> None:
     bad = Ask(type="mail.send", profile="rest", retry=RetryPolicy(max_attempts=5))
     first, second, third = await engine.enqueue([MAIL, bad, MAIL], USER)
     assert isinstance(second, Refusal)
@@ -79,7 +80,9 @@ async def test_what_the_lifecycle_refuses_hurts_no_neighbour(world: World, engin
 async def test_the_same_request_is_one_job(world: World, engine: Engine) -> None:
     promise = Idempotency("k", "d", world.now + SECOND)
     ask = Ask(type="mail.send", idempotency=promise)
-    [first], [second] = await asyncio.gather(engine.enqueue([ask], USER), engine.enqueue([ask], USER))
+    [first], [second] = await asyncio.gather(
+        engine.enqueue([ask], USER), engine.enqueue([ask], USER)
+    )
     assert isinstance(first, Enqueued)
     assert isinstance(second, Enqueued)
     assert first.job.id == second.job.id
@@ -162,7 +165,7 @@ async def test_many_changes_of_one_job_all_happen(world: World, engine: Engine) 
     assert len(await world.store.history(key_of(job))) == 11
 
 
-async def test_a_job_that_is_not_there_is_refused(world: World, engine: Engine) -> None:
+async def test_a_job_that_is_not_there_is_refused(engine: Engine) -> None:
     [answer] = await engine.carry_out([Change(("", "nowhere"), j.Cancel(), USER)])
     assert isinstance(answer, Refusal)
     assert answer.code == "unknown_job"
@@ -210,8 +213,7 @@ async def test_a_silent_worker_is_lost_but_not_right_after_a_gap_of_our_own(
     job = await push(engine)
     await engine.upkeep.turn()
     [taken] = await claim(world, engine)
-    [row] = await world.store.beat([world.row("w1", 10 * SECOND)], now=world.now)
-    assert row
+    await world.alive("w1", until=world.now + 10 * SECOND)
     # Upkeep itself stood still for as long: nobody could renew, so nobody is blamed.
     world.clock.move(20 * SECOND)
     assert (await engine.upkeep.turn()).declared_lost == 0
@@ -231,13 +233,9 @@ async def test_two_upkeeps_do_nothing_twice(world: World) -> None:
     first, second = Engine(world.store), Engine(world.store)
     await first.enqueue([Ask(type="x", run_at=world.now + SECOND)] * 300, USER)
     world.clock.move(SECOND)
-    while (done := await asyncio.gather(first.upkeep.turn(), second.upkeep.turn())) and any(
-        one.moved for one in done
-    ):
-        continue
+    moved = 1
+    while moved:
+        done = await asyncio.gather(first.upkeep.turn(), second.upkeep.turn())
+        moved = sum(one.moved for one in done)
     [counted] = await world.store.counts()
     assert (counted.state, counted.count) == ("available", 300)
-
-
-def test_who_asks_is_named() -> None:
-    assert By(Actor.USER, "ada") == USER

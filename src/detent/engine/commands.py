@@ -35,7 +35,7 @@ from detent.stores.api import (
 
 __all__ = ["TRIES_MAX", "Beside", "Change", "Commands"]
 
-TRIES_MAX = 20
+TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
 
 

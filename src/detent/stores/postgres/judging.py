@@ -14,12 +14,12 @@ from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Record, Unique, Unit, key_of, name_of
 from detent.stores.fences import is_alive, is_over
 from detent.stores.legal import fault, is_storable
-from detent.stores.siblings import Siblings
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.rows import JOB_END, job_of
 from detent.stores.postgres.sorting import flow_keys
+from detent.stores.siblings import Siblings
 
 __all__ = ["MISSING", "Head", "Judge", "lock"]
 

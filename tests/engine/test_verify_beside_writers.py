@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from detent import stores
-from detent.engine.verify import Finding, Verification
+from detent.engine.verify import Finding, Seen, Verification
 from tests.sqlite.processes import ROOT, url_of
 
 
@@ -34,15 +34,15 @@ def written(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             child.kill()
 
 
-async def checked(url: str, runs: int) -> tuple[list[Finding], list[int]]:
+async def checked(url: str, runs: int) -> tuple[list[Finding], list[Seen]]:
     found: list[Finding] = []
-    ends: list[int] = []
+    seen: list[Seen] = []
     async with stores.open(url) as store:
         for _ in range(runs):
             verification = Verification(store)
             found += [one async for one in verification.findings()]
-            ends.append(verification.seen.end)
-    return found, ends
+            seen.append(verification.seen)
+    return found, seen
 
 
 def listened(child: subprocess.Popen[str], rounds: int) -> None:
@@ -56,11 +56,13 @@ def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
     written: tuple[str, subprocess.Popen[str]],
 ) -> None:
     url, child = written
-    listened(child, 20)
-    found, ends = asyncio.run(checked(url, 6))
+    listened(child, 30)
+    found, seen = asyncio.run(checked(url, 6))
     assert found == []
     assert child.poll() is None, "the writer has stopped, so nothing was shown"
-    assert ends == sorted(set(ends)), "nothing was written while it looked"
+    for counts in ([one.end for one in seen], [one.workflows for one in seen]):
+        assert counts == sorted(set(counts)), "nothing was written while it looked"
+    assert seen[-1].forgotten > seen[0].forgotten > 0, "nothing was forgotten while it looked"
     child.kill()
     child.wait()
     assert asyncio.run(checked(url, 1))[0] == []

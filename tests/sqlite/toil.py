@@ -1,8 +1,9 @@
-"""A process that makes others which write all they can: `python -m tests.sqlite.toil`.
+"""A process that does all that a store can: pairs, workflows, small records, seals, retention.
 
-For every name and address on a line of standard input it forks a child that writes until somebody
-kills it, and says which and when it has died. Forking costs nothing beside starting Python, so that
-very many can be killed. All speak on one standard output, in whole lines.
+`python -m tests.sqlite.toil <url>` does a few rounds of it and ends. Without an address it makes
+others: for every name and address on a line of standard input it forks a child that writes until
+somebody kills it, and says which and when it has died. Forking costs nothing beside starting
+Python, so that very many can be killed. All speak on one standard output, in whole lines.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from itertools import count
 
 from detent import stores
+from detent.errors import StoreError
 from detent.lifecycle import workflow as w
 from detent.stores.api import Committed, Record, Retention, Store, Unit
 from tests.contract.making import SECOND
@@ -29,8 +31,10 @@ class Toiler(Own):
         self._flows = count(1)
 
     def brief(self) -> Unit:
-        """A job that retention will take soon."""
-        return self.pushed(id=self.command_id(), queue="brief")
+        """Two jobs that retention will take soon."""
+        command_id = self.command_id()
+        new = [self.new(id=f"{command_id}-{x}", queue="brief", command_id=command_id) for x in "ab"]
+        return self.inserting(*new)
 
     def flow(self) -> Unit:
         """A workflow of two steps, each with two jobs, and a small record: all or nothing."""
@@ -64,35 +68,59 @@ async def commit(store: Store, make: Toiler, *units: Unit) -> None:
 async def push(store: Store, make: Toiler) -> None:
     """Pairs that stay, and jobs that do not; what is done with them is sealed and forgotten."""
     while True:
-        pair = make.pair()
-        await commit(store, make, pair, make.brief())
-        say(pushed=[new.job.id for new in pair.new])
-        await store.seal(limit=100)
-        make.clock.move(1)
-        gone = await store.prune([Retention("completed", make.now, queue="brief")], now=make.now)
-        say(pruned=gone)
+        await push_once(store, make)
+
+
+async def push_once(store: Store, make: Toiler) -> None:
+    pair = make.pair()
+    await commit(store, make, pair, make.brief())
+    say(pushed=[new.job.id for new in pair.new])
+    await store.seal(limit=100)
+    make.clock.move(1)
+    gone = await store.prune([Retention("completed", make.now, queue="brief")], now=make.now)
+    say(pruned=gone)
 
 
 async def flow(store: Store, make: Toiler) -> None:
     """Workflows, and a small record that counts them."""
-    name, version = f"{make.name}-count", 1
-    while True:
-        unit = make.flow()
-        counts = Record("count", name, version, str(version), make.now + SECOND)
-        await commit(store, make, unit, Unit(make.command_id(), puts=(counts,)))
-        say(flowed=[new.job.id for new in unit.new], counted={name: version})
-        version += 1
+    for version in count(1):
+        await flow_once(store, make, version)
+
+
+async def flow_once(store: Store, make: Toiler, version: int) -> None:
+    name, unit = f"{make.name}-count", make.flow()
+    counts = Record("count", name, version, str(version), make.now + SECOND)
+    await commit(store, make, unit, Unit(make.command_id(), puts=(counts,)))
+    say(flowed=[new.job.id for new in unit.new], counted={name: version})
 
 
 async def work(store: Store, make: Toiler) -> None:
     """Claim and complete, in one step."""
     units: list[Unit] = []
     while True:
-        want = make.want(4, holder=make.name, queues=QUEUES)
-        stepped = await store.step(units, now=make.now, want=want)
-        assert stepped.outcomes == (Committed(),) * len(units), stepped
-        say(completed=[unit.moves[0].job.id for unit in units])
-        units = make.completing(stepped.claimed)
+        units = await work_once(store, make, units)
+
+
+async def work_once(store: Store, make: Toiler, units: list[Unit]) -> list[Unit]:
+    want = make.want(4, holder=make.name, queues=QUEUES)
+    stepped = await store.step(units, now=make.now, want=want)
+    assert stepped.outcomes == (Committed(),) * len(units), stepped
+    say(completed=[unit.moves[0].job.id for unit in units])
+    return make.completing(stepped.claimed)
+
+
+async def do_some(url: str, rounds: int = 4) -> None:
+    """A bit of everything, one after the other, and an end; whatever is refused is said."""
+    make, units = Toiler("t"), list[Unit]()
+    try:
+        async with stores.open(url) as store:
+            await register(store, make)
+            for version in range(1, rounds + 1):
+                await push_once(store, make)
+                await flow_once(store, make, version)
+                units = await work_once(store, make, units)
+    except StoreError as error:
+        say(refused=error.code)
 
 
 def main() -> None:
@@ -109,4 +137,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        asyncio.run(do_some(sys.argv[1]))
+    else:
+        main()

@@ -26,14 +26,11 @@ class Known:
     def __init__(self, connection: sqlite3.Connection, pending: Pending) -> None:
         self._connection = connection
         self._pending = pending
-        self._has_limits: bool | None = None
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is any limit at all: mostly not, and asked once."""
-        if self._has_limits is None:
-            self._has_limits = self._connection.execute(SQL["any_limit"]).fetchone() is not None
-        return self._has_limits
+        """Whether there is any limit at all: mostly not."""
+        return self._pending.has_limits
 
     def head(self, key: Key) -> Head | None:
         """The head of a job, if there is one."""

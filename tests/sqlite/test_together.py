@@ -7,11 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from detent.stores.api import Limit, LimitKind, LimitRow
+import pytest
+
+from detent.lifecycle import workflow as w
+from detent.stores.api import Fair, Limit, LimitKind, LimitRow
 from detent.stores.sqlite import SqliteStore, upkeep
+from detent.stores.sqlite import claim as claims
 from detent.stores.sqlite.claim import claim
 from detent.stores.sqlite.transaction import Transaction
-from tests.contract.making import Clock
+from tests.contract.flowing import chain, command, job
+from tests.contract.making import SECOND, Clock
 from tests.contract.world import World
 
 T = TypeVar("T")
@@ -48,3 +53,52 @@ def test_a_limit_that_is_set_holds_for_whoever_claims_in_the_same_commit(tmp_pat
             return await inside.together(run)
 
     assert asyncio.run(main()) == (1, 1)
+
+
+def test_a_wide_workflow_is_read_once_by_claims_and_by_upkeep(tmp_path: Path) -> None:
+    inside, width = Inside(tmp_path / "detent.db"), 30
+    world, now = inside.world, inside.world.now
+    read: list[str] = []
+
+    def run(tx: Transaction) -> tuple[int, int]:
+        tx.connection.set_trace_callback(read.append)
+        want = world.make.want(width, fair=Fair.KEYS)
+        claimed = len(claim(tx, want, now).jobs)
+        due = upkeep.take_due(tx, now + 10 * SECOND, width, now + 20 * SECOND)
+        tx.connection.set_trace_callback(None)
+        return claimed, len(due)
+
+    async def main() -> tuple[int, int]:
+        async with inside.store:
+            await world.alive("w1")
+            steps = [w.StepPlan(f"s{number}") for number in range(width)]
+            soon = now + SECOND
+            new = [job(world, step.id, expires_at=soon) for step in steps for _ in range(2)]
+            await world.make_flow("w", steps, *new)
+            return await inside.together(run)
+
+    assert asyncio.run(main()) == (width, width)
+    assert len([one for one in read if "SELECT record, tally FROM detent_steps" in one]) == 1
+
+
+def test_a_claim_that_meets_very_many_shut_jobs_puts_some_away_and_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "SHUT_MAX", 10)
+    inside = Inside(tmp_path / "detent.db")
+    world = inside.world
+
+    async def main() -> list[int]:
+        async with inside.store:
+            await chain(world, "a", jobs=25)
+            assert await world.claim(0) == []  # The jobs are let in,
+            await command(world, w.Pause())  # and then their step is closed.
+            await world.push(id="behind")
+            granted: list[int] = []
+            while not any(granted):
+                found = await world.wish(1)
+                granted.append(len(found.jobs))
+                assert found.jobs or await world.store.wait(10, found.seen)
+            return granted
+
+    assert asyncio.run(main()) == [0, 0, 1]

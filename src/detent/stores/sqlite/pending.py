@@ -166,7 +166,10 @@ class Pending:
                 if rows:
                     self._connection.executemany(SQL[name], rows)
             self._flush_counts()
+        # What is known of workflows is what was written: to read one again costs all its steps.
+        flows = self.flows
         self.forget()
+        self.flows = flows
 
     def _flush_counts(self) -> None:
         counts = [(*where, count) for where, count in self._counts.items() if count]
@@ -194,7 +197,7 @@ class Pending:
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()
-        self.flows.clear()
+        self.flows = {}
         self.cursors.clear()
         self._last_pos = None
         self._has_handed = None

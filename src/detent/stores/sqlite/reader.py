@@ -8,7 +8,6 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
@@ -64,7 +63,6 @@ __all__ = [
 ]
 
 _Connection = sqlite3.Connection
-_decode_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -224,7 +222,7 @@ def find_workflows(
     values = {"tenant": tenant, "state": state, "limit": max(page.limit, 0)}
     values |= {"after_tenant": after_tenant, "after_id": after_id}
     found = connection.execute(SQL["found_workflows"], values)
-    return [_decode_workflow(record) for *_, record in found]
+    return [rows.workflow_of(tenant, id_, record) for id_, tenant, record in found]
 
 
 def records(

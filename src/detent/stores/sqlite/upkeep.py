@@ -58,7 +58,7 @@ def take_due(tx: Transaction, now: int, limit: int, until: int) -> list[Due]:
 
 
 def _may_be_since_ever(stored: Stored) -> bool:
-    """Whether its worker or its step may be lost while it is handed out: `wake_at` holds not then."""
+    """Whether it may lose its worker or its step while it is handed out: then it is due at once."""
     job = stored.job
     return job.step is not None or (job.lease is not None and not job.wire)
 

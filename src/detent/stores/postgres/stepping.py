@@ -126,7 +126,11 @@ class Step:
         told = {**self._told_moves(), **claiming.asked(want, self._now)}
         rows = await connection.fetch("step", **told)
         answer, claimed = claiming.read(rows, 2)
-        outcomes = await self._answers(connection, set(rows[0][1]))
+        held = set(rows[0][1])
+        outcomes = await self._answers(connection, held)
+        if len(held) < len(outcomes):
+            # Whoever was refused hears how things stood before the claim, so that waited.
+            return Stepped(outcomes, await self._claim(connection))
         if self._leaves_it(answer):
             return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
         return Stepped(outcomes, await self._completed(connection, want, answer, claimed))

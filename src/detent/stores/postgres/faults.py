@@ -1,4 +1,4 @@
-"""What PostgreSQL and its driver say when something is wrong, in our words, and what we do about it."""
+"""What PostgreSQL says when something is wrong, in our words, and what we do about it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,10 +78,13 @@ class Workers:
             if not jobs and self.is_over.is_set():
                 return
 
-    async def live(self, meanwhile: Awaitable[None]) -> None:
+    async def live(self, meanwhile: Coroutine[None, None, None]) -> None:
         """Everybody at work while something happens to the server, and until all is done."""
-        lives = [self.push(), self.push(), self.work("a"), self.work("b")]
-        tasks = [asyncio.ensure_future(life) for life in lives]
-        await meanwhile
-        self.is_over.set()
-        await asyncio.gather(*tasks)
+
+        async def happen() -> None:
+            await meanwhile
+            self.is_over.set()
+
+        async with asyncio.TaskGroup() as group:
+            for life in (self.push(), self.push(), self.work("a"), self.work("b"), happen()):
+                group.create_task(life)

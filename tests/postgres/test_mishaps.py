@@ -1,4 +1,4 @@
-"""Whatever happens to the server or to connections: nothing acknowledged is lost, nothing doubled."""
+"""Whatever happens to server and connections: nothing acknowledged is lost, nothing doubled."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ from tools.postgres import Server
 
 pytestmark = pytest.mark.slow
 _OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'detent'"
+_CUT = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'detent'"
+    " AND datname = current_database()"
+)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +85,7 @@ def test_a_restart_of_the_server_loses_and_doubles_nothing(
 def test_connections_that_are_terminated_lose_and_double_nothing(url: str) -> None:
     async def terminate(workers: Workers) -> None:
         for _ in range(5):
-            await asyncio.to_thread(
-                sql, url, f"SELECT pg_terminate_backend(pid) FROM ({_OURS}) AS a"
-            )
+            await asyncio.to_thread(sql, url, _CUT)
             await many(workers, 5)
 
     nothing_lost_or_doubled(url, terminate)
@@ -91,8 +93,8 @@ def test_connections_that_are_terminated_lose_and_double_nothing(url: str) -> No
 
 def test_a_backend_that_is_killed_takes_the_server_down_and_nothing_with_it(url: str) -> None:
     async def kill(_: Workers) -> None:
-        [(process,), *_] = await asyncio.to_thread(sql, url, _OURS)
-        os.kill(process, signal.SIGKILL)
+        processes = await asyncio.to_thread(sql, url, _OURS)
+        os.kill(processes[0][0], signal.SIGKILL)
 
     nothing_lost_or_doubled(url, kill)
 
@@ -108,9 +110,7 @@ def test_lines_are_appended_once_though_connections_are_terminated(url: str) -> 
 
         speaking = asyncio.ensure_future(speak())
         while not speaking.done():
-            await asyncio.to_thread(
-                sql, url, f"SELECT pg_terminate_backend(pid) FROM ({_OURS}) AS a"
-            )
+            await asyncio.to_thread(sql, url, _CUT)
         await speaking
         assert said == list(range(1, 61))
 
@@ -119,7 +119,7 @@ def test_lines_are_appended_once_though_connections_are_terminated(url: str) -> 
 
 def test_who_waits_hears_of_jobs_again_after_the_line_was_cut(url: str) -> None:
     async def use(world: World) -> None:
-        await asyncio.to_thread(sql, url, f"SELECT pg_terminate_backend(pid) FROM ({_OURS}) AS a")
+        await asyncio.to_thread(sql, url, _CUT)
         async with stores.open(url, clock=world.clock) as other:
             assert (await other.step([world.make.pushed()], now=world.now)).outcomes
         assert await world.store.wait(30.0)
@@ -127,7 +127,7 @@ def test_who_waits_hears_of_jobs_again_after_the_line_was_cut(url: str) -> None:
     in_world(url, use)
 
 
-def test_a_server_that_does_not_come_back_is_called_unavailable(url: str) -> None:
+def test_a_server_that_does_not_come_back_is_called_unavailable() -> None:
     async def use() -> None:
         with durable() as mortal:
             where = address.read(mortal.url("postgres"))

@@ -1,4 +1,4 @@
-"""What other people do in the same database: open transactions, keys they hold, tables they lack."""
+"""What others do in the same database: open transactions, keys they hold, tables they lack."""
 
 from __future__ import annotations
 

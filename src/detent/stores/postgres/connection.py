@@ -37,11 +37,16 @@ Row = Sequence[Any]
 class Connection:
     """A connection of the driver that knows our statements by their names."""
 
-    def __init__(self, driver: asyncpg.Connection[asyncpg.Record]) -> None:
+    def __init__(self, driver: asyncpg.Connection[asyncpg.Record], *, is_pooled: bool) -> None:
         self.driver = driver
+        self._is_pooled = is_pooled
+        self._is_inside = False
 
     async def fetch(self, statement: str, /, **told: Any) -> list[Row]:
         """The rows of a named statement. Outside a transaction it is one of its own."""
+        if self._is_pooled and not self._is_inside:
+            async with self.transaction():
+                return await self.fetch(statement, **told)
         named = SQL[statement]
         rows: list[Any] = await self.driver.fetch(named.text, *named.values(told))
         return rows
@@ -58,14 +63,19 @@ class Connection:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """All that happens inside is committed together, or rolled back when it fails."""
-        await self.run("begin")
+        # Behind a pooler settings live as long as a transaction, so each one brings them along.
+        await self.run("begin_pooled" if self._is_pooled else "begin")
+        self._is_inside = True
         try:
             yield
         except Exception:
             if not self.driver.is_closed():
                 await self.run("rollback")
             raise
-        await self.run("commit")
+        else:
+            await self.run("commit")
+        finally:
+            self._is_inside = False
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -104,4 +114,4 @@ async def open_connection(address: Address, url: str | None = None) -> Connectio
     except TimeoutError as error:
         # Unlike a call that is not answered, this one has certainly done nothing.
         raise ConnectionError(f"no answer within {CONNECT_S:g} s") from error
-    return Connection(driver)
+    return Connection(driver, is_pooled=address.pgbouncer)

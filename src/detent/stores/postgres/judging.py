@@ -14,12 +14,12 @@ from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Record, Unique, Unit, key_of, name_of
 from detent.stores.fences import is_alive, is_over
 from detent.stores.legal import fault, is_storable
-from detent.stores.siblings import Siblings
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.rows import JOB_END, job_of
 from detent.stores.postgres.sorting import flow_keys
+from detent.stores.siblings import Siblings
 
 __all__ = ["MISSING", "Head", "Judge", "lock"]
 
@@ -291,9 +291,10 @@ class Judge:
 
 
 async def lock(connection: Connection, units: Sequence[Unit]) -> None:
-    """Everything that these units may have to wait for, always in one order: then nobody waits in
-    a circle. Who wants the same fingerprint, key or small record waits here, so that of many exactly
-    one gets it.
+    """Everything that these units may have to wait for, in one order: nobody waits in a circle.
+
+    Who wants the same fingerprint, key or small record waits here, so that of many exactly one
+    gets it.
     """
     units = [unit for unit in units if is_storable(_names(unit))]
     wanted = [name for unit in units for name in _claims_of(unit)]

@@ -1,4 +1,4 @@
-"""The store on a PostgreSQL database: a pool for all, one for who may have to wait, one listener."""
+"""The store on PostgreSQL: a pool for all, one for those who may have to wait, a listener."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ class PostgresStore:
         return None
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
-        return await self._run(writing.append, lines)
+        return await self._opened().pool.run(writing.Appending(lines).run)
 
     async def _sequence(self) -> None:
         # In one process one is enough: whoever waits here would only wait for the row instead.

@@ -100,7 +100,7 @@ SELECT number FROM held
 
 -- name: step
 WITH {{moves AND j.state <> 'available'}},
-{{claiming}},
+{{claiming AND (SELECT count(*) FROM held) = cardinality($numbers::int[])}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}

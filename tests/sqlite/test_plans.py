@@ -34,6 +34,7 @@ HOT = (
     *("empty_workflows", "step_ids", "forget_steps", "forget_workflow"),
     # reading
     *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
+    *("found_workflows", "next_flow_tenant"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )

@@ -2,7 +2,8 @@
 
 It holds one job as a worker and one over the wire, both for a second. Told to go, it is stopped:
 `writing`, in the middle of the transaction that renews both, with the turn to write in its hands;
-or `idle`, with nothing begun. When somebody lets it go on, it reports both jobs as done.
+or `idle`, with nothing begun. When somebody lets it go on, it says what it could renew, and once
+it has no more to wait for, it reports both jobs as done.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ async def hold(how: str, url: str) -> None:
         renewing = Renewal(held, make.now + 60 * SECOND, is_stopped=how == "writing")
         assert isinstance(store, SqliteStore)
         say(renewed=await store._writing().do(renewing))  # noqa: SLF001 - only there is it our turn
+        sys.stdin.readline()
         stepped = await store.step(make.completing(Claimed(tuple(held))), now=make.now)
         say(outcomes=[type(one).__name__ for one in stepped.outcomes])
 

@@ -9,14 +9,16 @@ from typing import TypeVar
 
 import pytest
 
+from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Fair, Limit, LimitKind, LimitRow
+from detent.stores.api import Fair, Limit, LimitKind, LimitRow, Retention
 from detent.stores.sqlite import SqliteStore, upkeep
 from detent.stores.sqlite import claim as claims
 from detent.stores.sqlite.claim import claim
+from detent.stores.sqlite.pruning import SLICE
 from detent.stores.sqlite.transaction import Transaction
 from tests.contract.flowing import chain, command, job
-from tests.contract.making import SECOND, Clock
+from tests.contract.making import SECOND, WORKER, Clock
 from tests.contract.world import World
 
 T = TypeVar("T")
@@ -102,3 +104,29 @@ def test_a_claim_that_meets_very_many_shut_jobs_puts_some_away_and_comes_again(
             return granted
 
     assert asyncio.run(main()) == [0, 0, 1]
+
+
+def test_retention_lets_others_write_between_its_commits(tmp_path: Path) -> None:
+    inside = Inside(tmp_path / "detent.db")
+    world = inside.world
+
+    async def main() -> tuple[int, int]:
+        async with inside.store as store:
+            number = 3 * SLICE
+            await world.must(*(world.make.pushed() for _ in range(number)))
+            jobs = [one.job for one in await world.claim(number)]
+            done = [world.make.doing(x, j.Complete(lease=x.lease), WORKER) for x in jobs]
+            await world.must(*done)
+            while await store.seal():
+                pass
+            world.clock.move(SECOND)
+            pruning = asyncio.create_task(world.prune(Retention("completed", world.now)))
+            seen = set[int]()
+            while not pruning.done():
+                await world.push(id=f"beside-{len(seen)}-{world.make.command_id()}")
+                seen |= {one.count for one in await store.counts() if one.state == "completed"}
+            return await pruning, len(seen & {SLICE, 2 * SLICE})
+
+    gone, between = asyncio.run(main())
+    assert gone == 3 * SLICE
+    assert between > 0, "all went in one commit"

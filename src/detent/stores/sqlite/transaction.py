@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from detent.errors import StoreCorrupt
+from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
 from detent.stores.gates import joined
@@ -70,7 +70,8 @@ class Transaction:
         try:
             outcome = self.units.commit(unit, now)
             self.pending.flush()
-        except UNFIT as why:
+        except (*UNFIT, BadHistory) as why:
+            # Also where the lifecycle itself finds that what follows for a workflow cannot be.
             self.pending.forget()
             self.connection.execute(SQL["undo"])
             outcome = Rejected(str(why))

@@ -8,7 +8,6 @@ was a while ago, or has been asked before, because its answer is imagined to be 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -23,6 +22,7 @@ from detent.stores.api import (
     Body,
     Due,
     Failure,
+    Fair,
     GateKind,
     GateRow,
     Idempotency,
@@ -42,6 +42,9 @@ TENANTS = ("", "", "t2")
 QUEUES = ("default", "default", "other")
 TYPES = ("mail.send", "report")
 WORKERS = ("w0", "w1", "w2")
+# Names that are also queues, and one tag that begins like another: what is mixed up shows.
+KEYS = (None, None, "default", "other")
+TAGS = ("red", "re", "blue")
 LIVE = ("scheduled", "available", "pending", "active", "retryable")
 
 
@@ -56,6 +59,7 @@ class Chance:
         self.seen: list[j.Job] = []
         self.dues: list[Due] = []
         self.asked: Counter[tuple[str, str]] = Counter()
+        self.moments: list[int] = []
 
     @property
     def now(self) -> int:
@@ -108,6 +112,13 @@ class Chance:
         self.dues = [one for one in self.dues if one not in answered and rng.random() < 0.5]
         await self._step(rng, [self.make.ticking(one) for one in answered])
 
+    async def rearm(self, rng: Random) -> None:
+        """Nothing but `wake_at` moves, on a record as it is or was."""
+        jobs = {key_of(job): job for job in [await self._job(rng), await self._job(rng)] if job}
+        wake_at = rng.choice([None, self.now + rng.randrange(9 * SECOND)])
+        moves = tuple(Move(job.version, job, wake_at=wake_at) for job in jobs.values())
+        await self._step(rng, [Unit(self.make.command_id(), moves=moves)])
+
     async def beat(self, rng: Random) -> None:
         """Workers say that they are alive; some are lost and do not know it."""
         until = self.now + rng.choice([0, 5, 15, 60]) * SECOND
@@ -145,6 +156,7 @@ class Chance:
         """Time passes, mostly forwards, and often to the very moment when something is due."""
         roll = rng.random()
         wakes = [one.wake_at or 0 for one in (await self.twins.everything()).values()]
+        wakes += self.moments
         coming = [at - self.now for at in wakes if 0 < at - self.now < 60 * SECOND]
         if roll < 0.1:
             self.twins.clock.move(-rng.randrange(4 * SECOND))
@@ -182,6 +194,8 @@ class Chance:
             units = [*units, units[0]]
         stepped = await self.twins.both(lambda store: store.step(units, now=self.now, want=want))
         self.seen += [stored.job for stored in stepped.claimed.jobs]
+        if stepped.claimed.retry_at is not None:
+            self.moments = [*self.moments[-3:], stepped.claimed.retry_at]
 
     async def _due(self, store: Store, hold_us: int) -> list[Due]:
         due = await store.take_due(now=self.now, limit=1_000, hold_us=hold_us)
@@ -198,6 +212,10 @@ class Chance:
         recent = [records[key_of(job)] for job in self.seen[-3:] if key_of(job) in records]
         chosen = recent if recent and rng.random() < 0.4 else list(records.values())
         live = [one for one in chosen if one.job.ended_at is None]
+        if rng.random() < 0.3:
+            # One in a state that few are in: some last for a moment only.
+            there = Counter(one.job.state for one in live)
+            live = [one for one in live if there[one.job.state] == min(there.values())]
         job = rng.choice(live if live and rng.random() < 0.9 else chosen).job
         self.seen.append(job)
         return job
@@ -239,15 +257,27 @@ class Chance:
             "deadlines": rng.choice([None, Deadlines(), limits]),
             "held": rng.random() < 0.1,
             "allowed": None if profile == "rest" else rng.choice([None, 3]),
-            "body": Body(rng.choice(TYPES), f'[ {rng.random()},"\\u00e4" ]'),
+            "body": self._body(rng),
+            **self._home(rng),
         }
 
+    def _body(self, rng: Random) -> Body:
+        text, tags = f'[ {rng.random()},"\\u00e4" ]', rng.sample(TAGS, rng.randrange(3))
+        return Body(rng.choice(TYPES), text, tags=tuple(tags), key=rng.choice(KEYS))
+
+    def _home(self, _: Random) -> dict[str, Any]:
+        """The step that a job is born into, if any."""
+        return {}
+
     def _want(self, rng: Random) -> Want:
-        wire = rng.random() < 0.4
+        wire, push = rng.random() < 0.4, rng.random() < 0.2
         holder = rng.choice(["remote", *WORKERS]) if wire else rng.choice(WORKERS)
         return self.make.want(
             rng.randrange(4),
             holder=holder,
+            by=SYSTEM if push else By(Actor.WORKER, holder),
+            push=push,
+            fair=rng.choice([None, None, *Fair]),
             wire=wire,
             tenant=rng.choice(TENANTS),
             lease_us=rng.choice([None, rng.randrange(1, 20 * SECOND)]) if wire else None,
@@ -291,9 +321,11 @@ class Chance:
         roll = rng.random()
         if roll < 0.1:
             return replace(move, result=f"{roll}")
-        if roll < 0.2:
+        if roll < 0.15:
+            return replace(move, checkpoint=f"{roll}", meta=f"{roll}")
+        if roll < 0.25:
             return replace(move, failure=Failure(move.job.attempt, self.now, "code", f"{roll}"))
-        return replace(move, lines=(Line(self.now, "said"),)) if roll < 0.3 else move
+        return replace(move, lines=(Line(self.now, "said"),)) if roll < 0.35 else move
 
     def _asked(self, rng: Random, job: j.Job) -> tuple[Any, By]:
         """Something that this state knows, mostly."""
@@ -348,30 +380,3 @@ class Chance:
 
 
 _KNOWN = {(source, event) for source, event, _ in j.JOB.triples}
-Action = Callable[[Chance, Random], Awaitable[None]]
-ACTIONS: dict[Action, int] = {
-    Chance.push: 6,
-    Chance.command: 14,
-    Chance.claim: 8,
-    Chance.tick: 8,
-    Chance.pass_time: 8,
-    Chance.beat: 4,
-    Chance.again: 4,
-    Chance.replace: 3,
-    Chance.lose: 2,
-    Chance.extend: 2,
-    Chance.gate: 1,
-    Chance.log: 1,
-    Chance.look: 1,
-    Chance.break_rules: 1,
-}
-"""Everything that can happen, and how often it does."""
-
-
-async def live(chance: Chance, rng: Random, steps: int) -> None:
-    """A whole run: something happens, and the twins are compared, again and again."""
-    actions, weights = list(ACTIONS), list(ACTIONS.values())
-    for _ in range(steps):
-        [action] = rng.choices(actions, weights)
-        await action(chance, rng)
-        await chance.twins.compare()

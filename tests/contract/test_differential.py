@@ -17,23 +17,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from detent.lifecycle.job import JOB
+from detent.lifecycle.workflow import STEP, WORKFLOW
 from tests.contract.backends import BACKENDS, Backend
-from tests.contract.chance import ACTIONS, Action, Chance, live
+from tests.contract.happenings import ACTIONS, Action, Happenings, live
 from tests.contract.making import Clock
-from tests.contract.twins import Twins
+from tests.contract.twins import Triple, Twins
 
 OTHERS = [name for name in BACKENDS if name != "memory"]
-Triples = Counter[tuple[str | None, str, str | None]]
+MACHINES = (JOB, WORKFLOW, STEP)
+ALL: set[Triple] = {(machine.name, *triple) for machine in MACHINES for triple in machine.triples}
 
 
-async def run(backend: Backend, seed: int, steps: int, folder: Path) -> Triples:
-    """One seeded run against the model; which triples of the table it used."""
+async def run(backend: Backend, seed: int, steps: int, folder: Path) -> Counter[Triple]:
+    """One seeded run against the model; which triples of the tables it used."""
     clock = Clock()
     model, other = BACKENDS["memory"](folder, clock), backend(folder, clock)
     async with model, other:
-        chance = Chance(Twins(model, other, clock))
+        chance = Happenings(Twins(model, other, clock))
         await live(chance, Random(seed), steps)
-        return Counter((one.source, one.name, one.target) for one in chance.twins.events)
+        return chance.twins.used
 
 
 @pytest.fixture
@@ -42,24 +44,24 @@ def folders(tmp_path: Path) -> Iterator[Path]:
     return iter(lambda: Path(tempfile.mkdtemp(dir=tmp_path)), None)
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", list(BACKENDS))
 @pytest.mark.parametrize("seed", range(4))
 def test_a_seeded_life_leaves_both_stores_equal(name: str, seed: int, tmp_path: Path) -> None:
     asyncio.run(run(BACKENDS[name], seed, 60, tmp_path))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", list(BACKENDS))
 def test_seeded_lives_leave_both_stores_equal_and_use_every_triple(
     name: str, folders: Iterator[Path]
 ) -> None:
     """A run that never reaches an edge proves nothing about it, so reaching is asserted."""
-    used: Triples = Counter()
+    used: Counter[Triple] = Counter()
     for seed, folder in zip(range(300), folders, strict=False):
-        if seed >= 60 and set(used) == JOB.triples:
+        if seed >= 60 and set(used) == ALL:
             break
         used += asyncio.run(run(BACKENDS[name], seed, 120, folder))
-    assert set(used) == JOB.triples, f"never used: {sorted(map(str, JOB.triples - set(used)))}"
+    assert set(used) == ALL, f"never used: {sorted(map(str, ALL - set(used)))}"
 
 
 class Differential(RuleBasedStateMachine):
@@ -74,7 +76,7 @@ class Differential(RuleBasedStateMachine):
         self.runner.run(model.__aenter__())
         self.runner.run(other.__aenter__())
         self.twins = Twins(model, other, clock)
-        self.chance = Chance(self.twins)
+        self.chance = Happenings(self.twins)
 
     def happen(self, action: Action, rng: Random) -> None:
         """One action, and the comparison after it."""
@@ -95,8 +97,8 @@ class Differential(RuleBasedStateMachine):
     @initialize(rng=st.randoms(use_true_random=False))
     def begin(self, rng: Random) -> None:
         """There are workers and jobs."""
-        self.happen(Chance.beat, rng)
-        self.happen(Chance.push, rng)
+        self.happen(Happenings.beat, rng)
+        self.happen(Happenings.push, rng)
 
 
 def _ruled(action: Action) -> object:

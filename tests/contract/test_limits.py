@@ -62,7 +62,7 @@ async def test_claimers_and_finishers_at_once_never_exceed_the_limit(world: Worl
     await world.limit("default", concurrency=3)
     await push(world, *(f"j{number:02}" for number in range(30)))
     held, done = await world.claim(3), 0
-    while held:
+    while held and done < 30:
         ends = [world.make.doing(one.job, j.Complete(lease=one.job.lease), WORKER) for one in held]
         wants = [world.make.want(2) for _ in range(5)]
         steps = [world.store.step([end], now=world.now) for end in ends]

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from detent.errors import ClockAhead
 from detent.lifecycle import job as j
+from detent.lifecycle.job import Gate
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Claimed, Committed, GateKind, LeaseAlive, WorkerRow, key_of
+from detent.stores.api import Claimed, Committed, GateKind, GateRow, LeaseAlive, WorkerRow, key_of
 from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
@@ -376,3 +377,35 @@ async def test_a_now_that_is_too_far_ahead_is_refused_and_changes_nothing(
 async def test_clocks_may_differ_by_five_seconds_and_run_behind(world: World, call: str) -> None:
     await CALLS[call](world, world.now + 5 * SECOND)
     await CALLS[call](world, world.now - 3_600 * SECOND)
+
+
+async def test_the_overdue_are_those_whose_time_is_over_and_who_are_not_lost(world: World) -> None:
+    for name, after in [("w3", 3), ("w1", 1), ("w2", 2), ("w4", 9)]:
+        await world.store.beat([WorkerRow(name, world.now + after * SECOND)], now=world.now)
+    assert list(await world.store.overdue(now=world.now)) == []
+    world.clock.move(3 * SECOND)
+    over = await world.store.overdue(now=world.now)
+    assert [row.id for row in over] == ["w1", "w2", "w3"]
+    assert [row.id for row in await world.store.overdue(now=world.now, limit=1)] == ["w1"]
+    await world.store.declare_lost(["w1"], now=world.now)
+    await world.store.beat([WorkerRow("w2", world.now + SECOND)], now=world.now)
+    assert await world.store.overdue(now=world.now) == [WorkerRow("w3", world.now)]
+
+
+async def test_a_store_tells_its_time(world: World) -> None:
+    assert world.store.now() == world.now
+    world.clock.move(SECOND)
+    assert world.store.now() == world.now
+
+
+async def test_gates_are_told_by_tenant(world: World) -> None:
+    rows = [
+        GateRow(GateKind.TYPE, "x", Gate(closed=True)),
+        GateRow(GateKind.QUEUE, "b", Gate(opened_at=7)),
+        GateRow(GateKind.QUEUE, "a", Gate(closed=True, queue_deleted=True)),
+        GateRow(GateKind.QUEUE, "a", Gate(closed=True), tenant="t2"),
+    ]
+    await world.store.set_gates(rows, now=world.now)
+    assert list(await world.store.gates()) == [rows[2], rows[1], rows[0]]
+    assert list(await world.store.gates("t2")) == [rows[3]]
+    assert list(await world.store.gates("t3")) == []

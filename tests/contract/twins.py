@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.replay import audit
-from detent.stores.api import Due, Key, Rejected, Stepped, Store, Stored
+from detent.stores.api import Key, Rejected, StaleFlow, Stepped, Store, Stored, key_of
 from detent.stores.select import Filter, Page
 from tests.contract.making import Clock, Maker
 
 T = TypeVar("T")
 HOLDERS = ("w0", "w1", "w2", "remote")
+TENANTS = ("", "t2")
+KINDS = ("schedule", "webhook")
+Triple = tuple[str, str | None, str, str | None]
 
 
 class Twins:
@@ -25,7 +30,9 @@ class Twins:
         self.other = other
         self.clock = clock
         self.make = Maker(clock)
-        self.events: list[Event] = []
+        self.used: Counter[Triple] = Counter()
+        self._events: list[Event] = []
+        self._fed = 0
         self._lines = 0
 
     async def both(self, ask: Callable[[Store], Awaitable[T]]) -> T:
@@ -47,17 +54,39 @@ class Twins:
         assert sorted(keys) == sorted(records), "the twins know different records"
         await self.both(lambda store: store.get(list(records)))
         await self.both(lambda store: store.counts())
-        new = await self.both(lambda store: store.feed(len(self.events), 10_000))
-        self.events += [fed.event for fed in new]
+        flows = await self._compare_flows(records)
+        new = await self.both(lambda store: store.feed(self._fed, 10_000))
+        self._fed = new[-1].pos if new else self._fed
+        self._events += [fed.event for fed in new]
+        self.used.update((x.event.kind, *_edge(x.event)) for x in new)
         lines = await self.both(lambda store: store.log_tail(self._lines, 10_000))
         self._lines = lines[-1].pos if lines else self._lines
-        await self._compare_histories(records, {(x.event.tenant, x.event.record) for x in new})
+        lives = {key: stored.job for key, stored in records.items()} | flows
+        await self._compare_histories(lives, {(x.event.tenant, x.event.record) for x in new})
+        for tenant in TENANTS:
+            await self.both(lambda store, t=tenant: store.limits(t))  # type: ignore[misc]
+            for kind in KINDS:
+                await self.both(lambda store, t=tenant, k=kind: store.records(k, t))  # type: ignore[misc]
 
-    async def _compare_histories(self, records: dict[Key, Stored], moved: set[Key]) -> None:
+    async def _compare_flows(self, records: dict[Key, Stored]) -> dict[Key, Any]:
+        """Workflows and steps by key; what goes on is counted again from its jobs."""
+        found = await self.both(lambda store: store.find_workflows(page=Page(10_000)))
+        flows = await self.both(lambda store: store.flows([key_of(one) for one in found]))
+        lives: dict[Key, Any] = {key_of(one): one for one in found}
+        for flow in flows:
+            assert flow is not None
+            for step in flow.steps.values():
+                lives[step.tenant, step.id] = step
+                mine = [x.job for x in records.values() if _is_of(x, step)]
+                assert flow.workflow.ended_at or flow.tally(step.id) == w.recount(mine)
+        return lives
+
+    async def _compare_histories(self, lives: dict[Key, Any], moved: set[Key]) -> None:
+        self._events = [one for one in self._events if (one.tenant, one.record) in lives]
         for key in moved:
             history = await self.both(lambda store, key=key: store.history(key))  # type: ignore[misc]
-            assert (fault := audit(history, records[key].job)) is None, fault
-            fed = [one for one in self.events if (one.tenant, one.record) == key]
+            assert (fault := audit(history, lives[key])) is None, fault
+            fed = [one for one in self._events if (one.tenant, one.record) == key]
             assert fed == list(history), "the feed and the history differ"
 
     async def compare_views(self) -> None:
@@ -65,10 +94,25 @@ class Twins:
         for state, tenant in ((None, None), (None, "t2"), ("available", None), ("active", "")):
             chosen = Filter(tenant, state=state)
             await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
+        for chosen in (Filter(key="other"), Filter(tag="re"), Filter(tag="blue", tenant="")):
+            await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
         for holder in HOLDERS:
             await self.both(lambda store, h=holder: held(store, h))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))
         await self.both(lambda store: store.blocks())
+        await self.both(lambda store: store.leaves())
+        await self.both(lambda store: store.feed(0, 10_000))
+        await self.both(lambda store: store.log_tail(0, 10_000))
+        for kind in KINDS:
+            await self.both(lambda store, k=kind: store.records(k, "", "a", 2))  # type: ignore[misc]
+
+
+def _edge(event: Event) -> tuple[str | None, str, str | None]:
+    return event.source, event.name, event.target
+
+
+def _is_of(stored: Stored, step: w.Step) -> bool:
+    return (stored.job.tenant, stored.job.step) == (step.tenant, step.id)
 
 
 async def pages(store: Store, chosen: Filter) -> list[Stored]:
@@ -90,8 +134,10 @@ def plain(answer: object) -> Any:
             return plain(answer.outcomes), replace(answer.claimed, seen=0)
         case Rejected():
             return Rejected
-        case Due():
-            return answer
+        case w.Flow():
+            return answer.workflow, list(answer.steps.items()), answer.tallies
+        case StaleFlow():
+            return answer.key, plain(answer.now)
         case str():
             return answer
         case Sequence():

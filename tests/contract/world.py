@@ -184,9 +184,9 @@ class World:
         """All events with their positions, read in small pages."""
         fed: list[Fed] = []
         while page := await self.store.feed(fed[-1].pos if fed else 0, 7):
+            positions = [one.pos for one in fed[-1:] + list(page)]
+            assert positions == sorted(set(positions)), "positions repeat or go back"
             fed += page
-        positions = [one.pos for one in fed]
-        assert positions == sorted(set(positions)), "positions repeat or go back"
         return fed
 
     async def feed(self) -> list[Event]:

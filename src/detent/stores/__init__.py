@@ -16,7 +16,7 @@ from detent import errors
 from detent.stores.api import Store
 from detent.stores.migrations import Migration
 
-__all__ = ["SCHEMES", "Store", "open", "pending_migrations", "run_migrations"]
+__all__ = ["SCHEMES", "Migration", "Store", "open", "pending_migrations", "run_migrations"]
 
 SCHEMES = {
     "memory": "detent.stores.memory",

@@ -223,6 +223,14 @@ class ReadStore(Protocol):
         """The limits in force and how much of each is used, by kind and name."""
         ...
 
+    async def gates(self, tenant: str = "") -> Sequence[GateRow]:
+        """The gates of a tenant that were ever closed or opened, by kind and name."""
+        ...
+
+    async def overdue(self, *, now: int, limit: int = 100) -> Sequence[WorkerRow]:
+        """Worker instances whose time is over by `now` but that nobody has declared lost yet."""
+        ...
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         """Jobs in the hands of one holder."""
         ...
@@ -273,6 +281,10 @@ class ReadStore(Protocol):
         claim looked, whoever else has claimed meanwhile; without, it waits for what comes after the
         call. It may end early, never late.
         """
+        ...
+
+    def now(self) -> int:
+        """The store's own time, in microseconds: what callers go by."""
         ...
 
     def keys(self) -> AsyncIterator[Key]:

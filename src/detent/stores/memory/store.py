@@ -248,6 +248,19 @@ class MemoryStore:
         names = sorted(name for name in self._tables().limits if name[0] == tenant)
         return [self._claims.limited(name) for name in names]
 
+    async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
+        found = sorted(self._tables().gates.items(), key=lambda item: item[0])
+        return [
+            api.GateRow(api.GateKind(kind), name, gate, of)
+            for (of, kind, name), gate in found
+            if of == tenant
+        ]
+
+    async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
+        rows = sorted(self._tables(now).workers.values(), key=lambda row: (row.alive_until, row.id))
+        over = [row for row in rows if row.alive_until <= now and not row.lost]
+        return over[: max(limit, 0)]
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         jobs = self._tables().jobs.values()
         held = [one for one in jobs if one.job.lease and one.job.holder == holder]
@@ -286,6 +299,9 @@ class MemoryStore:
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
         return _after(((one.pos, one) for one in self._tables().lines), after, limit)
+
+    def now(self) -> int:
+        return self._clock()
 
     async def keys(self) -> AsyncIterator[Key]:
         for key in sorted(self._tables().jobs):

@@ -9,12 +9,14 @@ import msgspec
 from msgspec.structs import asdict
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import Lease
+from detent.lifecycle.job import Gate, Lease
 from detent.lifecycle.job.table import IN_HANDS
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
     Counted,
     Fed,
+    GateKind,
+    GateRow,
     Key,
     Limit,
     Limited,
@@ -24,6 +26,7 @@ from detent.stores.api import (
     Record,
     Stored,
     Used,
+    WorkerRow,
     key_of,
     name_of,
 )
@@ -40,6 +43,7 @@ __all__ = [
     "find",
     "find_workflows",
     "flows",
+    "gates",
     "get",
     "held_by",
     "histories",
@@ -50,6 +54,7 @@ __all__ = [
     "limits",
     "log_tail",
     "logs",
+    "overdue",
     "record",
     "records",
 ]
@@ -158,6 +163,19 @@ async def counts(connection: Connection, tenant: str | None) -> list[Counted]:
     if not is_storable(tenant):
         return []
     return [Counted(*row) for row in await connection.fetch("counts", tenant=tenant)]
+
+
+async def gates(connection: Connection, tenant: str) -> list[GateRow]:
+    """The gates of a tenant."""
+    if not is_storable(tenant):
+        return []
+    rows = await connection.fetch("gates", tenant=tenant)
+    return [GateRow(GateKind(kind), name, Gate(*gate), tenant) for kind, name, *gate in rows]
+
+
+async def overdue(connection: Connection, now: int, limit: int) -> list[WorkerRow]:
+    """Worker instances that did not renew in time."""
+    return [WorkerRow(*row) for row in await connection.fetch("overdue", now=now, most=limit)]
 
 
 async def history(connection: Connection, key: Key) -> list[Event]:

@@ -253,6 +253,13 @@ class PostgresStore:
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
         return await self._run(reading.limits, tenant)
 
+    async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
+        return await self._run(reading.gates, tenant)
+
+    async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
+        self._opened(now)
+        return await self._run(reading.overdue, now, max(limit, 0))
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
 
@@ -284,6 +291,11 @@ class PostgresStore:
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
         return await self._run(reading.log_tail, after, max(limit, 0))
+
+    def now(self) -> int:
+        if self._clock is None:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        return self._clock()
 
     async def keys(self) -> AsyncIterator[Key]:
         page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)

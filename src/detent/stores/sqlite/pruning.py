@@ -68,3 +68,4 @@ def _forget_workflows(tx: Transaction, rules: Sequence[Retention], sealed: int, 
         tx.execute("forget_steps", tenant, workflow)
         tx.execute("forget_workflow", tenant, workflow)
         tx.execute_many("forget_events", [(tenant, one) for one in [workflow, *steps]])
+        tx.pending.flows.pop((tenant, workflow), None)

@@ -8,17 +8,18 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import Lease
+from detent.lifecycle.job import Gate, Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
     Counted,
     Fed,
+    GateKind,
+    GateRow,
     Key,
     Limit,
     Limited,
@@ -28,6 +29,7 @@ from detent.stores.api import (
     Record,
     Stored,
     Used,
+    WorkerRow,
 )
 from detent.stores.legal import is_storable
 from detent.stores.select import Filter, Page
@@ -44,6 +46,7 @@ __all__ = [
     "find",
     "find_workflows",
     "flows",
+    "gates",
     "get",
     "held_by",
     "histories",
@@ -54,12 +57,12 @@ __all__ = [
     "limits",
     "log_tail",
     "logs",
+    "overdue",
     "record",
     "records",
 ]
 
 _Connection = sqlite3.Connection
-_decode_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -219,7 +222,7 @@ def find_workflows(
     values = {"tenant": tenant, "state": state, "limit": max(page.limit, 0)}
     values |= {"after_tenant": after_tenant, "after_id": after_id}
     found = connection.execute(SQL["found_workflows"], values)
-    return [_decode_workflow(record) for *_, record in found]
+    return [rows.workflow_of(tenant, id_, record) for id_, tenant, record in found]
 
 
 def records(
@@ -256,3 +259,19 @@ def _limited(connection: _Connection, tenant: str, row: Sequence[Any]) -> Limite
     [active] = connection.execute(statement, (tenant, name)).fetchone()
     limit = LimitRow(LimitKind(kind), name, Limit(*numbers[:4]), tenant)
     return Limited(limit, active, Used(*numbers[4:]))
+
+
+def gates(connection: _Connection, tenant: str) -> list[GateRow]:
+    """The gates of a tenant."""
+    if not is_storable(tenant):
+        return []
+    return [
+        GateRow(GateKind(kind), name, Gate(bool(closed), opened_at, bool(deleted)), tenant)
+        for kind, name, closed, opened_at, deleted in connection.execute(SQL["gates"], (tenant,))
+    ]
+
+
+def overdue(connection: _Connection, now: int, limit: int) -> list[WorkerRow]:
+    """Worker instances that did not renew in time."""
+    found = connection.execute(SQL["overdue"], (now, max(limit, 0)))
+    return [WorkerRow(*row) for row in found]

@@ -213,6 +213,13 @@ class SqliteStore:
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
         return await self._reading().read(reader.limits, tenant)
 
+    async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
+        return await self._reading().read(reader.gates, tenant)
+
+    async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
+        need_time(now, self._clock())
+        return await self._reading().read(reader.overdue, now, limit)
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 
@@ -242,6 +249,9 @@ class SqliteStore:
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
         return await self._reading().read(reader.log_tail, after, limit)
+
+    def now(self) -> int:
+        return self._clock()
 
     async def keys(self) -> AsyncIterator[Key]:
         page = await self._reading().read(reader.keys, None, _KEYS_PAGE)

@@ -198,6 +198,9 @@ CREATE TABLE detent.workers (
 
 CREATE INDEX workers_lost ON detent.workers (id) WHERE lost = 1;
 
+-- Those that are gone stay for good: whoever looks for the overdue must not walk over them.
+CREATE INDEX workers_trusted ON detent.workers (id) WHERE lost = 0;
+
 CREATE TABLE detent.gates (
     tenant text COLLATE "C" NOT NULL,
     kind text COLLATE "C" NOT NULL,

@@ -96,6 +96,14 @@ WHERE $tenant::text IS NULL OR l.tenant = $tenant
 GROUP BY l.tenant, l.queue, t.state HAVING sum(t.count) > 0
 ORDER BY l.tenant, l.queue, t.state
 
+-- name: gates
+SELECT kind, name, closed, opened_at, queue_deleted FROM detent.gates
+WHERE tenant = $tenant ORDER BY kind, name
+
+-- name: overdue
+SELECT id, alive_until FROM detent.workers
+WHERE lost = 0 AND alive_until <= $now::bigint ORDER BY alive_until, id LIMIT $most::bigint
+
 -- name: history
 SELECT {{event_of_e}} FROM detent.events AS e
 WHERE e.tenant = $tenant AND e.record = $record ORDER BY e.version

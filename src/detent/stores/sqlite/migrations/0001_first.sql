@@ -192,6 +192,9 @@ CREATE TABLE detent_workers (
 
 CREATE INDEX detent_workers_lost ON detent_workers (lost) WHERE lost = 1;
 
+-- Those that are gone stay for good: whoever looks for the overdue must not walk over them.
+CREATE INDEX detent_workers_trusted ON detent_workers (id) WHERE lost = 0;
+
 -- Jobs of lost workers and of dead steps are due whatever their wake_at says, so their soft lock
 -- needs a row.
 CREATE TABLE detent_handed (

@@ -103,3 +103,11 @@ SELECT id, tenant, record FROM detent_workflows
 WHERE (:tenant IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
     AND (:after_id IS NULL OR (id, tenant) < (:after_id, :after_tenant))
 ORDER BY id DESC, tenant DESC LIMIT :limit
+
+-- name: gates
+SELECT kind, name, closed, opened_at, queue_deleted FROM detent_gates
+WHERE tenant = ? ORDER BY kind, name
+
+-- name: overdue
+SELECT id, alive_until FROM detent_workers
+WHERE lost = 0 AND alive_until <= ? ORDER BY alive_until, id LIMIT ?

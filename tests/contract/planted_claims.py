@@ -1,0 +1,285 @@
+"""Bugs in who gets which job: order, filters, limits, turns, offers."""
+
+# ruff: noqa: ARG002 - a rule that is broken may well forget to look at something
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from detent.lifecycle import job as j
+from detent.lifecycle.job import JobState
+from detent.stores import api, limits
+from detent.stores.api import Stored, Want
+from detent.stores.limits import Limit, Used
+from detent.stores.memory.claims import Claims
+from detent.stores.memory.tables import Named, Tables
+from detent.stores.memory.units import Units
+
+Turn = tuple[int, int, int, int, str]
+Use = tuple[Limit, Used, int]
+
+# --- order and filters ----------------------------------------------------------------------------
+
+
+class PriorityIsIgnored(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        return super()._turn(replace(stored, job=replace(stored.job, priority=0)), want)
+
+
+class PriorityIsTurnedRound(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        turned = replace(stored.job, priority=-stored.job.priority)
+        return super()._turn(replace(stored, job=turned), want)
+
+
+class ClaimsGoById(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        return super()._turn(replace(stored, job=replace(stored.job, place=0)), want)
+
+
+class QueuesAreOne(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        served, _, priority, place, name = super()._turn(stored, want)
+        return served, 0, priority, place, name
+
+
+class ClaimsForgetTheTenant(Claims):
+    def _fits(self, stored: Stored, want: Want) -> bool:
+        return super()._fits(stored, replace(want, tenant=stored.job.tenant))
+
+
+class ClaimsForgetTheType(Claims):
+    def _fits(self, stored: Stored, want: Want) -> bool:
+        return super()._fits(stored, replace(want, types=None))
+
+
+class OneLeaseTooFew(Claims):
+    def claim(self, want: Want, now: int) -> api.Claimed:
+        return super().claim(replace(want, leases=want.leases[: max(len(want.leases) - 1, 1)]), now)
+
+
+class GatesAreIgnoredByClaims(Claims):
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        gates, self._tables.gates = self._tables.gates, {}
+        try:
+            return super()._answer(stored, lease, want, now)
+        finally:
+            self._tables.gates = gates
+
+
+class TheFirstBlockedJobEndsTheClaim(Claims):
+    def __init__(self, tables: Tables, units: Units) -> None:
+        super().__init__(tables, units)
+        self._refusal: j.Answer | None = None
+
+    def _grant(self, want: Want, now: int) -> api.Claimed:
+        self._refusal = None
+        return super()._grant(want, now)
+
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        answer = self._refusal or super()._answer(stored, lease, want, now)
+        self._refusal = None if isinstance(answer, j.Accepted) else answer
+        return answer
+
+
+class ClaimsAreMadeInThePast(Claims):
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        return super()._answer(stored, lease, want, now - 60_000_000)
+
+
+class ARepeatedClaimTakesMore(Claims):
+    def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
+        return ()
+
+
+class LostWorkersMayClaim(Claims):
+    def claim(self, want: Want, now: int) -> api.Claimed:
+        rows = self._tables.workers
+        self._tables.workers = {name: replace(row, lost=False) for name, row in rows.items()}
+        try:
+            return super().claim(want, now)
+        finally:
+            self._tables.workers = rows
+
+
+class PushJobsAreClaimed(Claims):
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        taken = stored if want.push else replace(stored, job=replace(stored.job, delivery="pull"))
+        return super()._answer(taken, lease, want, now)
+
+
+class PullJobsAreOffered(Claims):
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        taken = replace(stored, job=replace(stored.job, delivery="push")) if want.push else stored
+        return super()._answer(taken, lease, want, now)
+
+
+class OffersAreClaims(Claims):
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        return super()._answer(stored, lease, replace(want, push=False), now)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+class OneMoreThanTheLimit(Claims):
+    def _use(self, name: Named) -> Use:
+        limit, used, active = super()._use(name)
+        return limit, used, active - 1
+
+
+class OneStartTooMany(Claims):
+    def _use(self, name: Named) -> Use:
+        limit, used, active = super()._use(name)
+        return limit, replace(used, starts=max(used.starts - 1, 0)), active
+
+
+class OffersAreNotInHands(Claims):
+    def _use(self, name: Named) -> Use:
+        limit, used, active = super()._use(name)
+        jobs = self._tables.jobs.values()
+        offered = [one for one in jobs if one.job.state is JobState.PENDING]
+        return limit, used, active - sum(name in self._limits_of(one) for one in offered)
+
+
+class LimitsCountEveryTenant(Claims):
+    def _use(self, name: Named) -> Use:
+        limit, used, _ = super()._use(name)
+        held = [one for one in self._tables.jobs.values() if one.job.lease is not None]
+        names = [(one.job.queue, one.body.key) for one in held]
+        place = 0 if name[1] == api.LimitKind.QUEUE else 1
+        return limit, used, sum(one[place] == name[2] for one in names)
+
+
+class LimitsAreEveryTenants(Claims):
+    def _limits_of(self, stored: Stored) -> list[Named]:
+        return super()._limits_of(replace(stored, job=replace(stored.job, tenant="")))
+
+
+class AQueuesLimitHidesTheKeys(Claims):
+    def _limits_of(self, stored: Stored) -> list[Named]:
+        return super()._limits_of(stored)[:1]
+
+
+class JobsWithoutAKeyShareALimit(Claims):
+    def _limits_of(self, stored: Stored) -> list[Named]:
+        body = replace(stored.body, key=stored.body.key or "default")
+        return super()._limits_of(replace(stored, body=body))
+
+
+class PeriodsNeverEnd(Claims):
+    def _full(self, stored: Stored, now: int) -> list[Named]:
+        kept_back = super()._full(stored, now)
+        for name in self._limits_of(stored):
+            limit, used, active = self._use(name)
+            if used.period_at is not None and not limits.room(
+                replace(limit, spacing_us=None), used, active, used.period_at
+            ):
+                kept_back.append(name)
+        return kept_back
+
+
+class PeriodsBeginWithTheLastStart(Claims):
+    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
+        taken = super()._take(stored, answer, want, now)
+        for name in self._limits_of(stored):
+            self._tables.used[name] = replace(self._tables.used[name], period_at=now)
+        return taken
+
+
+class PeriodsEndOneMicrosecondLate(Claims):
+    def _full(self, stored: Stored, now: int) -> list[Named]:
+        return super()._full(stored, now - 1)
+
+
+class SpacingIsIgnored(Claims):
+    def _use(self, name: Named) -> Use:
+        limit, used, active = super()._use(name)
+        return replace(limit, spacing_us=None), used, active
+
+
+class TheFirstFullLimitEndsTheClaim(Claims):
+    def __init__(self, tables: Tables, units: Units) -> None:
+        super().__init__(tables, units)
+        self._stop: list[Named] = []
+
+    def _grant(self, want: Want, now: int) -> api.Claimed:
+        self._stop = []
+        return super()._grant(want, now)
+
+    def _full(self, stored: Stored, now: int) -> list[Named]:
+        self._stop = self._stop or super()._full(stored, now)
+        return self._stop
+
+
+class ComeAgainWhenTheFirstLimitEnds(Claims):
+    def _free_at(self, stored: Stored, now: int) -> int | None:
+        ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
+        return min((end for end in ends if end is not None), default=None)
+
+
+class ComeAgainForTheBusyToo(Claims):
+    def _free_at(self, stored: Stored, now: int) -> int | None:
+        ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
+        return max((end for end in ends if end is not None), default=None)
+
+
+class ComeAgainOneMicrosecondEarly(Claims):
+    def _free_at(self, stored: Stored, now: int) -> int | None:
+        at = super()._free_at(stored, now)
+        return at and at - 1
+
+
+class ComeAgainThoughNothingIsMissing(Claims):
+    def _grant(self, want: Want, now: int) -> api.Claimed:
+        more = super()._grant(replace(want, leases=(*want.leases, "one-more")), now)
+        return super()._grant(want, now) if not more.jobs else more
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+class NobodyRemembersWhoWasServed(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        return 0, *super()._turn(stored, want)[1:]
+
+
+class WhoIsServedAtOneMomentIsServedAlike(Claims):
+    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
+        taken = super()._take(stored, answer, want, now)
+        if want.fair:
+            self._tables.served[self._server(stored, want)] = now
+        return taken
+
+
+class EveryClaimCountsAsATurn(Claims):
+    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
+        taken = super()._take(stored, answer, want, now)
+        for fair in api.Fair:
+            latest = max(self._tables.served.values(), default=0)
+            server = self._server(stored, replace(want, fair=fair))
+            self._tables.served[server] = max(now, latest + 1)
+        return taken
+
+
+class TurnsAreSharedByAllTenants(Claims):
+    def _server(self, stored: Stored, want: Want) -> Named:
+        return "", *super()._server(stored, want)[1:]
+
+
+class KeysAndQueuesShareTheirTurns(Claims):
+    def _server(self, stored: Stored, want: Want) -> Named:
+        tenant, _, name = super()._server(stored, want)
+        return tenant, "", name
+
+
+class JobsWithoutAKeyAreAlwaysFirst(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        turn = super()._turn(stored, want)
+        return (0, *turn[1:]) if stored.body.key is None else turn
+
+
+class FairClaimsStillGoByQueue(Claims):
+    def _turn(self, stored: Stored, want: Want) -> Turn:
+        served, _, priority, place, name = super()._turn(stored, want)
+        return served, want.queues.index(stored.job.queue), priority, place, name

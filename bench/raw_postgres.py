@@ -161,6 +161,8 @@ _ENDED: dict[str, Any] = {
 }
 _JOB = {
     **_filled("job", JOB, _RECORD),
+    "keys": None,
+    "gated": False,
     "wakes": None,
     "fingerprints": None,
     "types": "mail.send",
@@ -172,6 +174,8 @@ _JOB = {
 }
 _DONE = {
     **_filled("move", MOVING, _ENDED),
+    "gated": False,
+    "with_checkpoint": False,
     "fences": 2,
     "lanes": None,
     "leaves": True,

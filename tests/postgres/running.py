@@ -56,6 +56,12 @@ class Workers:
         self.pushed: list[str] = []
         self.done: list[str] = []
         self.is_over = asyncio.Event()
+        self._pushes = asyncio.Semaphore(0)
+
+    async def many(self, number: int) -> None:
+        """Until so many more were pushed."""
+        for _ in range(number):
+            await self._pushes.acquire()
 
     async def push(self) -> None:
         """One job after the other; what was acknowledged is remembered."""
@@ -64,6 +70,7 @@ class Workers:
             stepped = await self.store.step([unit], now=self.clock.now)
             assert type(stepped.outcomes[0]).__name__ == "Committed", stepped
             self.pushed.append(unit.new[0].job.id)
+            self._pushes.release()
 
     async def work(self, holder: str) -> None:
         """Claim a few, complete them, and so on until nothing is left."""

@@ -41,13 +41,6 @@ def url(server: Server, request: pytest.FixtureRequest) -> str:
     return server.url(name)
 
 
-async def many(workers: Workers, number: int) -> None:
-    """Until so many more were pushed."""
-    wanted = len(workers.pushed) + number
-    while len(workers.pushed) < wanted:
-        await asyncio.sleep(0)
-
-
 def nothing_lost_or_doubled(url: str, mishap: Callable[[Workers], Awaitable[None]]) -> None:
     async def run() -> None:
         clock = Clock()
@@ -55,9 +48,9 @@ def nothing_lost_or_doubled(url: str, mishap: Callable[[Workers], Awaitable[None
             workers = Workers(store, clock)
 
             async def meanwhile() -> None:
-                await many(workers, 20)
+                await workers.many(20)
                 await mishap(workers)
-                await many(workers, 20)
+                await workers.many(20)
 
             await workers.live(meanwhile())
             world = World(store, clock)
@@ -86,7 +79,7 @@ def test_connections_that_are_terminated_lose_and_double_nothing(url: str) -> No
     async def terminate(workers: Workers) -> None:
         for _ in range(5):
             await asyncio.to_thread(sql, url, _CUT)
-            await many(workers, 5)
+            await workers.many(5)
 
     nothing_lost_or_doubled(url, terminate)
 

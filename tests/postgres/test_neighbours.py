@@ -87,6 +87,43 @@ def test_an_event_that_is_committed_late_is_not_skipped(url: str) -> None:
     asyncio.run(run())
 
 
+def test_many_who_read_the_feed_beside_writers_see_one_order(url: str) -> None:
+    async def use(world: World) -> None:
+        async with stores.open(url, clock=world.clock) as second:
+            seen: dict[object, list[object]] = {world.store: [], second: []}
+
+            async def read(store: stores.Store) -> None:
+                while len(seen[store]) < 80:
+                    seen[store] += await store.feed(len(seen[store]), 7)
+
+            async def write() -> None:
+                for _ in range(10):
+                    await world.do(await world.push(), j.Cancel(), USER)
+
+            await asyncio.gather(read(world.store), read(second), *(write() for _ in range(4)))
+            assert seen[world.store] == seen[second]
+            assert [fed.pos for fed in seen[second]] == list(range(1, 81))  # type: ignore[attr-defined]
+
+    in_world(url, use)
+
+
+def test_the_feed_goes_on_after_a_restore_to_a_server_that_has_counted_less(url: str) -> None:
+    """The tables remember transaction numbers that this server will not reach for long."""
+
+    async def use(world: World) -> None:
+        first = await world.push()
+        assert len(await world.store.feed()) == 1
+        sql(url, "UPDATE detent.sequencer SET snapshot = '900000000000:900000000000:'")
+        second, third = await world.push(), await world.push()
+        for _ in range(2):
+            fed = [fed.event.record for fed in await world.store.feed()]
+            assert fed == [first.id, second.id, third.id]
+        await world.push()
+        assert len(await world.store.feed()) == 4
+
+    in_world(url, use)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["id", "key"])
 def test_who_needs_what_an_open_transaction_holds_is_told_and_others_go_on(

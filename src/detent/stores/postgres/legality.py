@@ -9,10 +9,7 @@ from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobSta
 
 __all__ = ["RARE_STATES", "fill"]
 
-RARE_STATES = (
-    *(JobState.PENDING, JobState.ACTIVE, JobState.RETRYABLE, JobState.SCHEDULED),
-    *(JobState.DISCARDED, JobState.CANCELLED),
-)
+RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
 """States that few jobs are in, whatever a queue has behind it."""
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)

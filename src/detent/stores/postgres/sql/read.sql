@@ -41,8 +41,11 @@ ORDER BY s.id DESC, s.tenant DESC
 
 -- name: found_rare
 {{page AND j.state = $state AND j.state = ANY (
-    ARRAY['pending', 'active', 'retryable', 'scheduled', 'discarded', 'cancelled']
+    ARRAY['discarded', 'cancelled', 'retryable', 'scheduled']
 )}}
+
+-- name: found_held
+{{page AND j.state = $state AND j.lease IS NOT NULL}}
 
 -- name: found_in_workflow
 {{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}

@@ -11,16 +11,17 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import lifecycle, seal, stores
+from bench import drivers, lifecycle, seal, stores
 from bench.measure import Bench, Ratio, Result, compare, run
 
 BENCHES: dict[str, Callable[[], Bench]] = {
+    "drivers": drivers.bench,
     "lifecycle": lifecycle.bench,
     "seal": seal.bench,
     "stores": stores.bench,
 }
 _WIDTH = 110
-_COMPARED = ("msgspec", "transitions", "python-statemachine")
+_COMPARED = ("asyncpg", "msgspec", "psycopg", "python-statemachine", "transitions")
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@
         ├── StoreCorrupt       the database contradicts itself
         ├── StoreFull          no space is left (try again when there is)
         ├── StoreOpen          a store that was opened already (open another one)
+        ├── StoreRefused       the database does not let us in
         ├── StoreUnavailable   the database cannot be reached (try again)
         └── UnsupportedStore   a database, version or file system that cannot be trusted
 
@@ -50,6 +51,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreOpen",
+    "StoreRefused",
     "StoreUnavailable",
     "UnsupportedStore",
 ]
@@ -178,6 +180,12 @@ class StoreOpen(StoreError):
     """This store object is open already; the database itself may be opened once more."""
 
     code = "store_open"
+
+
+class StoreRefused(StoreError):
+    """The database does not let us in: a wrong password, a missing database, a missing right."""
+
+    code = "store_refused"
 
 
 class StoreUnavailable(StoreError):

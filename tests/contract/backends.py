@@ -7,6 +7,7 @@ from pathlib import Path
 
 from detent import stores
 from detent.stores.api import Store
+from tests.postgres.server import databases
 
 Clock = Callable[[], int]
 Backend = Callable[[Path, Clock], Store]
@@ -14,4 +15,5 @@ Backend = Callable[[Path, Clock], Store]
 BACKENDS: dict[str, Backend] = {
     "memory": lambda _, clock: stores.open("memory:", clock=clock),
     "sqlite": lambda folder, clock: stores.open(f"sqlite:///{folder}/detent.db", clock=clock),
+    "postgresql": lambda folder, clock: stores.open(databases().of(folder), clock=clock),
 }

@@ -21,6 +21,7 @@ __all__ = ["SCHEMES", "Store", "open", "pending_migrations", "run_migrations"]
 SCHEMES = {
     "memory": "detent.stores.memory",
     "sqlite": "detent.stores.sqlite",
+    "postgresql": "detent.stores.postgres",
 }
 """Which module opens which scheme: each has `connect(url, clock) -> Store`, and those with tables
 have the functions of `detent.stores.migrations.Migrations`."""

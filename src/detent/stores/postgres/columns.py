@@ -1,0 +1,59 @@
+"""The columns of jobs and events, taken from the structs that the lifecycle itself uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job
+
+__all__ = ["EVENT", "EVENT_END", "JOB", "MOVING", "WORDS"]
+
+JOB: Final = Job.__struct_fields__
+_FIXED: Final = frozenset(
+    {
+        *("tenant", "id", "profile", "delivery", "allowed", "losses_allowed", "created_at"),
+        *("expires_at", "available_us", "pending_us", "active_us", "rerun_of", "workflow", "step"),
+    }
+)
+MOVING: Final = tuple(name for name in JOB if name not in _FIXED)
+"""What a move may change; everything else is fixed when the job is made."""
+EVENT_END: Final = Event.__struct_fields__.index("cause")
+"""Up to here an event has columns of its own; the rest of it is one JSON text."""
+EVENT: Final = (*Event.__struct_fields__[2:EVENT_END], "rest")
+"""The columns that follow the key of the record."""
+
+
+def _kind(struct: type[msgspec.Struct], name: str) -> str:
+    """The type of a column, from the type of the field."""
+    known = {field.name: str(field.type) for field in msgspec.structs.fields(struct)}
+    told = known.get(name, "str")
+    if "int" in told:
+        return "bigint"
+    return "boolean" if "bool" in told else "text"
+
+
+def _arrays(prefix: str, struct: type[msgspec.Struct], names: Iterable[str]) -> str:
+    return ", ".join(f"${prefix}_{name}::{_kind(struct, name)}[]" for name in names)
+
+
+def _of(alias: str, names: Iterable[Any]) -> str:
+    return ", ".join(f"{alias}.{name}" for name in names)
+
+
+WORDS: Final = {
+    "job": ", ".join(JOB),
+    "job_arrays": _arrays("job", Job, JOB),
+    "job_of_j": _of("j", JOB),
+    "taken": _of("taken", JOB),
+    "moving": ", ".join(MOVING),
+    "moving_arrays": _arrays("move", Job, MOVING),
+    "moving_sets": ", ".join(f"{name} = told.{name}" for name in MOVING),
+    "event_columns": ", ".join(EVENT),
+    "event_arrays": _arrays("event", Event, EVENT),
+    "event_of_e": _of("e", ("tenant", "record", *EVENT)),
+}
+"""What stands in for words in double braces in the statements."""

@@ -1,0 +1,88 @@
+"""What PostgreSQL and its driver say when something is wrong, in our words, and what we do about it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from detent.errors import (
+    SchemaBehind,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
+
+__all__ = ["FAULTS", "UNFIT", "is_clash", "is_lost", "translated"]
+
+FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""Everything that a call to the database may raise."""
+UNFIT: Final = (
+    pg.IntegrityConstraintViolationError,
+    pg.DataError,
+    pg.ProgramLimitExceededError,
+    pg.RaiseError,
+    UnicodeEncodeError,
+)
+"""Somebody handed in what the database does not take; everything else can still be committed."""
+_LOST: Final = (
+    OSError,
+    pg.PostgresConnectionError,
+    pg.AdminShutdownError,
+    pg.CrashShutdownError,
+    pg.CannotConnectNowError,
+    pg.TooManyConnectionsError,
+    pg.ReadOnlySQLTransactionError,
+)
+_CLASH: Final = (pg.DeadlockDetectedError, pg.SerializationError)
+_RACES: Final = frozenset({"jobs_pkey", "bodies_pkey", "idempotency_pkey"})
+_REFUSED: Final = (
+    pg.InvalidAuthorizationSpecificationError,
+    pg.InvalidCatalogNameError,
+    pg.InsufficientPrivilegeError,
+)
+_WORDS: Final[dict[type[BaseException], tuple[type[StoreError], str]]] = {
+    pg.DiskFullError: (StoreFull, "The server's disk is full; nothing was committed"),
+    pg.LockNotAvailableError: (StoreBusy, "Somebody's open transaction holds what this needs"),
+    pg.QueryCanceledError: (StoreBusy, "The server took too long and was told to stop"),
+    pg.UndefinedTableError: (SchemaBehind, "The tables are missing; run `detent migrate`"),
+    pg.InvalidSchemaNameError: (SchemaBehind, "The tables are missing; run `detent migrate`"),
+    pg.UndefinedColumnError: (SchemaBehind, "The tables are too old; run `detent migrate`"),
+    pg.DataCorruptedError: (StoreCorrupt, "The database is damaged; restore it from a backup"),
+    pg.IndexCorruptedError: (StoreCorrupt, "An index is damaged; rebuild it with REINDEX"),
+}
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection or its server is gone: the call may be made again on another."""
+    if isinstance(error, TimeoutError):
+        return False
+    if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, pg.DataError):
+        return True
+    return isinstance(error, _LOST)
+
+
+def is_clash(error: BaseException) -> bool:
+    """Whether another transaction was in the way: the same again will see what it did."""
+    if isinstance(error, pg.UniqueViolationError):
+        return error.constraint_name in _RACES
+    return isinstance(error, _CLASH)
+
+
+def translated(error: BaseException) -> StoreError:
+    """The error that a caller hears; the original stays attached as its cause."""
+    sqlstate = getattr(error, "sqlstate", None)
+    for kind, (ours, words) in _WORDS.items():
+        if isinstance(error, kind):
+            return ours(f"{words} ({error})", sqlstate=sqlstate)
+    if isinstance(error, _REFUSED):
+        return StoreRefused(f"The database does not let us in: {error}", sqlstate=sqlstate)
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("The server did not answer in time; the call may be committed")
+    if is_lost(error):
+        return StoreUnavailable(f"PostgreSQL cannot be reached: {error}", sqlstate=sqlstate)
+    return StoreError(f"PostgreSQL refuses what it was asked: {error}", sqlstate=sqlstate)

@@ -1,0 +1,74 @@
+"""Lanes: what a claim chooses jobs by, each with a small number that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import NamedTuple
+
+import msgspec
+
+from detent.lifecycle.job import Job
+from detent.stores.api import Body
+from detent.stores.postgres.connection import Connection
+
+__all__ = ["Lane", "Lanes", "lane_of", "numbers_of"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Lane(NamedTuple):
+    """All that the jobs of one lane have in common for a claim."""
+
+    tenant: str
+    queue: str
+    type: str
+    profile: str
+    delivery: str
+    key: str
+
+    @property
+    def digest(self) -> bytes:
+        """What it is found by: names may be longer than an index takes."""
+        return sha256(_encode(self)).digest()
+
+
+def lane_of(job: Job, body: Body) -> Lane:
+    """Where a job stands."""
+    return Lane(job.tenant, job.queue, body.type, job.profile, str.__str__(job.delivery), "")
+
+
+class Lanes:
+    """The numbers of lanes that this process has met."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Lane, int] = {}
+
+    def __getitem__(self, lane: Lane) -> int:
+        return self._numbers[lane]
+
+    def unknown(self, lanes: Iterable[Lane]) -> set[Lane]:
+        """Those whose numbers must be asked for."""
+        return {lane for lane in lanes if lane not in self._numbers}
+
+    async def learn(self, connection: Connection, lanes: set[Lane]) -> None:
+        """Ask for numbers, and make what is new, each in a short transaction of its own."""
+        self._numbers |= await numbers_of(connection, lanes)
+
+
+async def numbers_of(connection: Connection, lanes: set[Lane]) -> dict[Lane, int]:
+    """The numbers of these lanes, made if they are new."""
+    wanted = {lane.digest: lane for lane in lanes}
+    found = await _known(connection, wanted)
+    missing = [lane for lane in lanes if lane not in found]
+    if missing:
+        columns = zip(*((lane.digest, *lane) for lane in missing), strict=True)
+        names = ("digests", "tenants", "queues", "types", "profiles", "deliveries", "keys")
+        await connection.fetch("lanes_made", **dict(zip(names, columns, strict=True)))
+        found = await _known(connection, wanted)
+    return found
+
+
+async def _known(connection: Connection, wanted: dict[bytes, Lane]) -> dict[Lane, int]:
+    rows = await connection.fetch("lanes_known", digests=list(wanted))
+    return {wanted[digest]: number for digest, number in rows}

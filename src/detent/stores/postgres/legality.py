@@ -1,0 +1,59 @@
+"""What the lifecycle tables say, as SQL: the database refuses what no machine declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from detent.lifecycle import JOB, MACHINES, Machine
+from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent
+
+__all__ = ["fill"]
+
+_HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
+_Triple = tuple[str | None, str, str | None]
+
+
+def fill(text: str) -> str:
+    """The text of a migration with its words in double braces replaced by lists and conditions."""
+    for word, listed in _lists().items():
+        text = text.replace(word, listed)
+    return text
+
+
+def _lists() -> dict[str, str]:
+    moves = (move for machine in MACHINES.values() for move in _moves(machine))
+    return {
+        "{{job_states}}": _words(state.name for state in JOB.states),
+        "{{job_in_hands}}": _words(sorted(IN_HANDS)),
+        "{{job_ended}}": _words(sorted(ENDED)),
+        "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
+        "{{moves}}": ",\n            ".join(f"'{move}'" for move in moves),
+    }
+
+
+def _ends(machine: Machine) -> str:
+    kind, targets = _words([machine.name]), _words(sorted(machine.terminal))
+    return f"(kind = {kind} AND target = ANY (ARRAY[{targets}]))"
+
+
+def _moves(machine: Machine) -> Iterable[str]:
+    """Its moves as texts, those that happen most first: old servers look from the start."""
+    for source, event, target in sorted(machine.triples, key=_heat):
+        words = (machine.name, event, source, target)
+        yield " ".join("-" if word is None else _checked(word) for word in words)
+
+
+def _heat(triple: _Triple) -> tuple[int, str]:
+    hot = _HOT.index(JobEvent(triple[1])) if triple[1] in _HOT else len(_HOT)
+    return hot, repr(triple)
+
+
+def _words(words: Iterable[str]) -> str:
+    # In an order that does not change by itself from one process to the next.
+    return ", ".join(f"'{_checked(word)}'" for word in words)
+
+
+def _checked(word: str) -> str:
+    if not word.isidentifier():
+        raise ValueError(f"{word!r} is no name of a state or event")
+    return str.__str__(word)

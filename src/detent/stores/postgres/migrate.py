@@ -1,0 +1,100 @@
+"""Bring the tables to the version that this code knows, or say why that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec.structs import replace
+
+from detent.errors import UnsupportedStore
+from detent.stores.migrations import Migration, TableVersion, missing, need_all
+from detent.stores.postgres.address import Address, read
+from detent.stores.postgres.connection import Connection, open_connection
+from detent.stores.postgres.faults import FAULTS, translated
+from detent.stores.postgres.legality import fill
+from detent.stores.postgres.server import need_fit
+from detent.stores.postgres.statements import MIGRATIONS, STAMP
+
+__all__ = ["pending_migrations", "prepare", "run_migrations"]
+
+_Work = Callable[[Connection], Awaitable[list[Migration]]]
+
+
+def pending_migrations(url: str) -> Sequence[Migration]:
+    """What the tables at this address still need, as complete SQL; nothing is changed."""
+    return asyncio.run(_connected(read(url), _pending))
+
+
+def run_migrations(url: str) -> Sequence[Migration]:
+    """Run it in one transaction, while no other process does; what was run."""
+    return asyncio.run(_connected(read(url), _advance))
+
+
+async def prepare(connection: Connection) -> None:
+    """Make the tables in a database that has none; refuse tables that are behind."""
+    if await _is_empty(connection):
+        await _advance(connection)
+    need_all(MIGRATIONS, await _versions(connection))
+
+
+async def _connected(address: Address, work: _Work) -> list[Migration]:
+    try:
+        connection = await open_connection(address)
+        try:
+            await need_fit(connection)
+            return await work(connection)
+        finally:
+            await connection.close()
+    except FAULTS as error:
+        raise translated(error) from error
+
+
+async def _pending(connection: Connection) -> list[Migration]:
+    return [_complete(one) for one in missing(MIGRATIONS, await _versions(connection))]
+
+
+async def _advance(connection: Connection) -> list[Migration]:
+    async with connection.transaction():
+        await connection.fetch("migration_lock")
+        done = await _pending(connection)
+        for migration in done:
+            await connection.driver.execute(migration.sql)
+    return done
+
+
+async def _is_empty(connection: Connection) -> bool:
+    row = await connection.fetch_row("has_tables")
+    return row is not None and not row[0]
+
+
+async def _versions(connection: Connection) -> TableVersion:
+    """The version of the tables and the oldest code that may use them; zeros where none are."""
+    row = await connection.fetch_row("has_meta")
+    if row is None or not row[0]:
+        if not await _is_empty(connection):
+            raise UnsupportedStore("The schema `detent` has tables that are not ours; rename it")
+        return TableVersion()
+    version, min_code = (
+        await _meta(connection, "schema_version"),
+        await _meta(connection, "min_code"),
+    )
+    return TableVersion(version, min_code)
+
+
+async def _meta(connection: Connection, name: str) -> int:
+    row = await connection.fetch_row("meta", name=name)
+    return 0 if row is None else int(row[0])
+
+
+def _complete(migration: Migration) -> Migration:
+    """The migration as it is run: legality filled in, and the tables' new word on themselves."""
+    stamp = STAMP
+    for word, value in (
+        ("{{version}}", str(migration.version)),
+        ("{{min_code}}", str(migration.min_code)),
+        ("{{store_id}}", str(uuid.uuid4())),
+    ):
+        stamp = stamp.replace(word, value)
+    return replace(migration, sql=f"{fill(migration.sql).rstrip()}\n\n{stamp}")

@@ -1,0 +1,123 @@
+"""Rows to structs and back, without loss: what is read equals what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import astuple
+
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import Delivery
+from detent.lifecycle.retry import RetryPolicy
+from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
+from detent.stores.postgres.columns import EVENT_END, JOB, MOVING
+
+__all__ = [
+    "JOB_END",
+    "body_row",
+    "event_of",
+    "event_row",
+    "fed_of",
+    "job_of",
+    "job_row",
+    "logged_of",
+    "moving_row",
+    "stored_of",
+]
+
+_Row = Sequence[Any]
+_STATE, _DELIVERY, _PREVIOUS = (JOB.index(name) for name in ("state", "delivery", "previous"))
+JOB_END: Final = len(JOB)
+"""Where the lifecycle record ends in a row that begins with it."""
+_STATES: Final[dict[str | None, JobState | None]] = {
+    None: None,
+    **{state.value: state for state in JobState},
+}
+_DELIVERIES: Final = {one.value: one for one in Delivery}
+_ACTORS: Final = {actor.value: actor for actor in Actor}
+_DEFAULT_RETRY: Final = RetryPolicy()
+_Rest: Final = msgspec.defstruct(
+    "Rest",
+    [(one.name, one.type, one.default) for one in msgspec.structs.fields(Event)[EVENT_END:]],
+    frozen=True,
+    omit_defaults=True,
+)
+"""What an event carries beyond its columns, in the order of its fields."""
+_encode = msgspec.json.Encoder().encode
+_decode_rest = msgspec.json.Decoder(_Rest).decode
+_decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+_decode_errors = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
+job_row = astuple
+"""The record as column values, in the order of its fields."""
+moving_row: Final = attrgetter(*MOVING)
+"""What a move may have changed, in the order of its columns."""
+
+
+def body_row(body: Body) -> tuple[Any, ...]:
+    """The body as column values; what is at its default takes no room."""
+    return (
+        body.type,
+        body.payload,
+        body.meta,
+        _encode(body.tags).decode() if body.tags else None,
+        None if body.retry == _DEFAULT_RETRY else _encode(body.retry).decode(),
+        body.schema,
+    )
+
+
+def event_row(event: Event) -> tuple[Any, ...]:
+    """What follows the record's key; whatever no statement asks about is one JSON text."""
+    values = astuple(event)
+    rest = _encode(_Rest(*values[EVENT_END:])).decode()
+    return (*values[2:EVENT_END], None if rest == "{}" else rest)
+
+
+def event_of(row: _Row) -> Event:
+    """The event of a row that begins with the record's key; equal to the one that was written."""
+    *values, rest = row
+    values[7] = _ACTORS[values[7]]
+    if rest is not None:
+        values += astuple(_decode_rest(rest))
+    return Event(*values)
+
+
+def fed_of(row: _Row) -> Fed:
+    """The event at its position."""
+    pos, *event = row
+    return Fed(pos, event_of(event))
+
+
+def job_of(row: _Row) -> Job:
+    """The record of a row that begins with it."""
+    values = list(row[:JOB_END])
+    values[_STATE] = _STATES[values[_STATE]]
+    values[_DELIVERY] = _DELIVERIES[values[_DELIVERY]]
+    values[_PREVIOUS] = _STATES[values[_PREVIOUS]]
+    return Job(*values)
+
+
+def stored_of(row: _Row) -> Stored:
+    """Everything a reader is shown, from a row of the view `stored` or one of its shape."""
+    wake_at, kind, payload, meta, tags, retry, schema, result, errors = row[JOB_END : JOB_END + 9]
+    body = Body(
+        kind,
+        payload,
+        meta,
+        _decode_tags(tags) if tags else (),
+        _decode_retry(retry) if retry else _DEFAULT_RETRY,
+        schema,
+    )
+    failures = tuple(Failure(*one) for one in _decode_errors(errors)) if errors else ()
+    return Stored(job_of(row), body, wake_at, result, failures)
+
+
+def logged_of(row: _Row) -> Logged:
+    """A log line from the columns tenant, id, cursor, at, text, level, pos."""
+    tenant, job, cursor, at, text, level, pos = row
+    return Logged((tenant, job), cursor, Line(at, text, level), pos)

@@ -1,0 +1,129 @@
+"""Which units can be sent at once and which must be asked about first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job
+from detent.stores.api import Key, Move, Unit
+from detent.stores.legal import is_storable
+from detent.stores.postgres.lanes import Lane, lane_of
+
+__all__ = ["Batch", "is_sound", "sort", "waves"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """The units of one step, and how they may be sent.
+
+    `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id can
+    speak against; either stands for all units, or neither. `fusable` moves leave what a claim takes
+    alone, so both may be one statement. A `keyed` batch may have to wait for somebody's transaction.
+    """
+
+    units: tuple[Unit, ...]
+    lanes: frozenset[Lane]
+    moves: bool = False
+    news: bool = False
+    fusable: bool = False
+    keyed: bool = False
+
+
+def sort(units: Sequence[Unit]) -> Batch:
+    """How these units may be sent."""
+    units = tuple(units)
+    sound = [is_sound(unit) for unit in units]
+    news = [new for unit, is_good in zip(units, sound, strict=True) if is_good for new in unit.new]
+    keyed = any(new.unique is not None or new.idempotency is not None for new in news)
+    lanes = frozenset(lane_of(new.job, new.body) for new in news)
+    if not all(sound) or keyed or not _are_apart(units):
+        return Batch(units, lanes, keyed=keyed)
+    moves = all(_is_plain_move(unit) for unit in units)
+    return Batch(
+        units,
+        lanes,
+        moves=moves,
+        news=not any(unit.moves for unit in units),
+        fusable=moves and all(_leaves_claims_alone(unit.moves[0]) for unit in units),
+    )
+
+
+def _keys(unit: Unit) -> Iterator[Key]:
+    for move in unit.moves:
+        yield move.job.tenant, move.job.id
+    for new in unit.new:
+        yield new.job.tenant, new.job.id
+
+
+def _are_apart(units: Sequence[Unit]) -> bool:
+    """Whether no record stands in two of them."""
+    keys = [key for unit in units for key in _keys(unit)]
+    return len(keys) == len(set(keys))
+
+
+def _is_plain_move(unit: Unit) -> bool:
+    if unit.new or len(unit.moves) != 1:
+        return False
+    move = unit.moves[0]
+    if not move.events or move.lost or move.taken_by is not None or move.lines:
+        return False
+    # A change of queue needs another lane, and a new holder may be one that was given up.
+    return all(event.queue is None and event.lease is None for event in move.events)
+
+
+def _leaves_claims_alone(move: Move) -> bool:
+    return move.events[0].source != "available" and move.job.state != "available"
+
+
+def is_sound(unit: Unit) -> bool:
+    """Whether its histories go on where its records stand, in texts and numbers that can be kept."""
+    keys = list(_keys(unit))
+    if len(keys) != 1 and len(keys) != len(set(keys)):
+        return False
+    try:
+        # JSON cannot hide a NUL and cannot be made of a broken text, and is made in no time.
+        if b"\\u0000" in _encode(unit) and not is_storable(unit):
+            return False
+    except (UnicodeEncodeError, OverflowError):
+        return False
+    return all(_follows(move.job, move.events, move.version) for move in unit.moves) and all(
+        new.events and _follows(new.job, new.events, 0) for new in unit.new
+    )
+
+
+def _follows(job: Job, events: tuple[Event, ...], version: int) -> bool:
+    for event in events:
+        version += 1
+        if event.version != version or event.record != job.id or event.tenant != job.tenant:
+            return False
+    return job.version == version
+
+
+def waves(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """Runs of units that do not ask about each other; each run sees what those before it did."""
+    wave: list[Unit] = []
+    seen: set[object] = set()
+    for unit in units:
+        names = set(_names(unit))
+        # A fingerprint may be that of a job which an earlier unit moves.
+        asks = any(new.unique is not None for new in unit.new)
+        if names & seen or (asks and any(one.moves for one in wave)):
+            yield wave
+            wave, seen = [], set()
+        wave.append(unit)
+        seen |= names
+    if wave:
+        yield wave
+
+
+def _names(unit: Unit) -> Iterator[object]:
+    yield from _keys(unit)
+    for new in unit.new:
+        if new.unique is not None:
+            yield "unique", new.job.tenant, new.unique.fingerprint
+        if new.idempotency is not None:
+            yield "idempotency", new.job.tenant, new.idempotency.key

@@ -1,0 +1,106 @@
+-- Moves: each row is fenced by its version and lease, locked in the order of the keys, and written
+-- together with its events. What is not in `held` was refused by a fence. The parts are put together
+-- by the statements that follow them.
+
+-- part: moves
+told AS (
+    SELECT * FROM unnest(
+        $numbers::int[], $fences::bigint[], $fence_leases::text[], $lanes::int[],
+        $leaves::boolean[], $with_result::boolean[], $with_failure::boolean[],
+        $tenants::text[], $ids::text[], $wakes::bigint[], {{moving_arrays}}
+    ) AS told (
+        number, fence, fence_lease, new_lane, leaves, with_result, with_failure,
+        tenant, id, wake_at, {{moving}}
+    )
+), held AS MATERIALIZED (
+    SELECT told.*, j.state AS old_state, j.lease AS old_lease, j.wire AS old_wire,
+        j.lane AS old_lane
+    FROM told JOIN detent.jobs AS j ON j.tenant = told.tenant AND j.id = told.id
+    WHERE j.version = told.fence
+        AND (told.fence_lease IS NULL OR j.lease = told.fence_lease)
+        AND (told.new_lane IS NOT NULL OR j.queue = told.queue)
+        AND (j.ended_at IS NULL OR NOT told.leaves)
+        {{apart}}
+    ORDER BY told.tenant, told.id
+    FOR UPDATE OF j
+), moved AS (
+    UPDATE detent.jobs AS j SET
+        {{moving_sets}},
+        wake_at = told.wake_at,
+        handed_until = NULL,
+        lane = coalesce(told.new_lane, j.lane),
+        has_result = j.has_result OR told.with_result,
+        has_failures = j.has_failures OR told.with_failure
+    FROM held AS told WHERE j.tenant = told.tenant AND j.id = told.id
+), resulted AS (
+    INSERT INTO detent.results (tenant, id, result)
+    SELECT held.tenant, held.id, told.result
+    FROM unnest($result_numbers::int[], $results::text[]) AS told (number, result)
+    JOIN held ON held.number = told.number
+    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result
+), failed AS (
+    INSERT INTO detent.failures
+        (tenant, id, attempt, at, code, message, type, details, backtrace)
+    SELECT held.tenant, held.id, f.attempt, f.at, f.code, f.message, f.type, f.details, f.backtrace
+    FROM unnest(
+        $failure_numbers::int[], $failure_attempts::bigint[], $failure_ats::bigint[],
+        $failure_codes::text[], $failure_messages::text[], $failure_types::text[],
+        $failure_details::text[], $failure_backtraces::text[]
+    ) AS f (number, attempt, at, code, message, type, details, backtrace)
+    JOIN held ON held.number = f.number
+), leases_ended AS (
+    DELETE FROM detent.leases AS l USING held
+    WHERE held.old_wire AND l.lease = held.old_lease AND held.lease IS DISTINCT FROM held.old_lease
+), leases_begun AS (
+    INSERT INTO detent.leases (lease, until)
+    SELECT held.lease, $now::bigint + coalesce(held.lease_us, 0) FROM held
+    WHERE held.wire AND held.lease IS NOT NULL AND held.lease IS DISTINCT FROM held.old_lease
+    ON CONFLICT (lease) DO UPDATE SET until = excluded.until
+)
+
+-- part: move_events
+SELECT 1 AS part, e.turn, held.tenant, held.id AS record, e.version, e.at, e.name, e.source,
+    e.target, e.actor, e.actor_id, e.command_id, e.kind, e.rest
+FROM unnest(
+    $event_numbers::int[], {{event_arrays}}
+) WITH ORDINALITY AS e (number, {{event_columns}}, turn)
+JOIN held ON held.number = e.number
+
+-- part: move_counts
+SELECT old_lane AS lane, old_state AS state, -1 AS count FROM held
+UNION ALL
+SELECT coalesce(new_lane, old_lane), state, 1 FROM held
+
+-- part: recorded
+recorded AS (
+    INSERT INTO detent.events (
+        tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+    )
+    SELECT tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+    FROM happened ORDER BY part, turn
+), counted AS (
+    INSERT INTO detent.tallies (lane, state, count)
+    SELECT lane, state, sum(count) FROM changed
+    GROUP BY lane, state HAVING sum(count) <> 0
+)
+
+-- name: move
+WITH {{moves}},
+happened AS ({{move_events}}),
+changed AS ({{move_counts}}),
+{{recorded}}
+SELECT number FROM held
+
+-- name: step
+WITH {{moves AND j.state <> 'available'}},
+{{claiming}},
+happened AS ({{move_events}} UNION ALL {{claim_events}}),
+changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
+{{recorded}}
+SELECT one.*, {{claimed}}
+FROM (
+    SELECT 1 AS number, ARRAY(SELECT number FROM held) AS held,
+        (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again
+) AS one FULL JOIN taken USING (number)
+LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
+ORDER BY coalesce(one.number, taken.number)

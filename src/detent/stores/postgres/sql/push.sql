@@ -1,0 +1,44 @@
+-- New jobs with their bodies and first events. An id that is in use makes the whole statement fail:
+-- that is rare, and whoever sends it then asks first.
+
+-- name: push
+WITH told AS (
+    SELECT * FROM unnest(
+        {{job_arrays}}, $wakes::bigint[], $lanes::int[], $fingerprints::text[],
+        $types::text[], $payloads::text[], $metas::text[], $tags::text[], $retries::text[],
+        $schemas::text[]
+    ) AS told ({{job}}, wake_at, lane, fingerprint, type, payload, meta, tags, retry, schema)
+), made AS (
+    INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint)
+    SELECT {{job}}, wake_at, lane, fingerprint FROM told ORDER BY tenant, id
+), kept AS (
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema)
+    SELECT tenant, id, type, payload, meta, tags, retry, schema FROM told ORDER BY tenant, id
+), leased AS (
+    INSERT INTO detent.leases (lease, until)
+    SELECT lease, $now::bigint + coalesce(lease_us, 0) FROM told WHERE wire AND lease IS NOT NULL
+    ON CONFLICT (lease) DO UPDATE SET until = excluded.until
+), counted AS (
+    INSERT INTO detent.tallies (lane, state, count)
+    SELECT lane, state, count(*) FROM told GROUP BY lane, state
+)
+INSERT INTO detent.events (
+    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT e.tenant, e.record, e.version, e.at, e.name, e.source, e.target, e.actor, e.actor_id,
+    e.command_id, e.kind, e.rest
+FROM unnest(
+    $event_tenants::text[], $event_records::text[], {{event_arrays}}
+) WITH ORDINALITY AS e (tenant, record, {{event_columns}}, turn)
+ORDER BY e.turn
+
+-- name: lanes_known
+SELECT l.digest, l.lane FROM detent.lanes AS l WHERE l.digest = ANY ($digests::bytea[])
+
+-- name: lanes_made
+INSERT INTO detent.lanes (digest, tenant, queue, type, profile, delivery, key)
+SELECT * FROM unnest(
+    $digests::bytea[], $tenants::text[], $queues::text[], $types::text[], $profiles::text[],
+    $deliveries::text[], $keys::text[]
+) AS told (digest, tenant, queue, type, profile, delivery, key) ORDER BY digest
+ON CONFLICT DO NOTHING

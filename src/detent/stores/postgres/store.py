@@ -1,0 +1,242 @@
+"""The store on a PostgreSQL database: a pool for all, one for who may have to wait, one listener."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import msgspec
+
+from detent.errors import StoreClosed, StoreUnavailable
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
+from detent.lifecycle.seal import Block
+from detent.stores import api
+from detent.stores.api import Key, Store, Stored, Unit, Want
+from detent.stores.clock import need_time
+from detent.stores.postgres import address, feeding, reading, upkeep, writing
+from detent.stores.postgres.address import Address
+from detent.stores.postgres.bell import Bell
+from detent.stores.postgres.connection import Connection, open_connection
+from detent.stores.postgres.faults import FAULTS, translated
+from detent.stores.postgres.lanes import Lanes
+from detent.stores.postgres.listening import Crier, Listener
+from detent.stores.postgres.migrate import prepare
+from detent.stores.postgres.pool import Pool
+from detent.stores.postgres.server import need_fit
+from detent.stores.postgres.sorting import sort
+from detent.stores.postgres.stepping import Step
+from detent.stores.select import FIRST_PAGE, Filter, Page
+
+__all__ = ["PostgresStore", "connect"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_KEYED: Final = 2
+"""Connections for steps that may have to wait for somebody's own transaction."""
+_KEYS_PAGE: Final = 1_000
+_FOLD_S: Final = 1.0
+
+
+def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+    """The store of this database, not opened yet."""
+    return PostgresStore(address.read(url), clock)
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """What there is only while the store is open."""
+
+    pool: Pool
+    keyed: Pool
+    crier: Crier
+    listener: Listener
+    sequencing: asyncio.Lock
+
+
+class PostgresStore:
+    """Records and their histories in one database, shared by any number of processes."""
+
+    def __init__(self, where: Address, clock: Callable[[], int] | None) -> None:
+        self._address = where
+        self._clock = clock
+        self._process = os.getpid()
+        self._bell = Bell()
+        self._lanes = Lanes()
+        self._open: _Open | None = None
+        self._folded_at = 0.0
+
+    # --- opening and closing ------------------------------------------------------------------
+
+    async def __aenter__(self) -> Store:
+        if self._open is not None:
+            raise StoreUnavailable("This store is open already; open the address once more instead")
+        self._process = os.getpid()
+        try:
+            await self._connect()
+        except FAULTS as error:
+            raise translated(error) from error
+        return self
+
+    async def _connect(self) -> None:
+        connection = await open_connection(self._address)
+        try:
+            clock = await need_fit(connection)
+            await prepare(connection)
+        finally:
+            await connection.close()
+        self._clock = self._clock or clock
+        name = uuid.uuid4().hex
+        pool = Pool(self._address, self._address.connections)
+        listener = Listener(self._address, name, self._bell.ring)
+        await listener.start()
+        keyed = Pool(self._address, _KEYED)
+        self._open = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
+
+    async def __aexit__(self, *_: object) -> None:
+        opened, self._open = self._open, None
+        self._bell.stop()
+        if opened is not None:
+            await opened.crier.stop()
+            await opened.pool.close()
+            await opened.keyed.close()
+            await opened.listener.stop()
+
+    def _opened(self, now: int | None = None) -> _Open:
+        if os.getpid() != self._process:
+            raise StoreClosed(
+                "The store was opened before a fork; open it again in this process",
+                opened_in=self._process,
+            )
+        if self._open is None or self._clock is None:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        if now is not None:
+            need_time(now, self._clock())
+        return self._open
+
+    async def _run(
+        self,
+        operation: Callable[Concatenate[Connection, P], Awaitable[T]],
+        *args: P.args,
+        **more: P.kwargs,
+    ) -> T:
+        return await self._opened().pool.run(lambda one: operation(one, *args, **more))
+
+    def _tell(self) -> None:
+        """Something may have become claimable, here and elsewhere."""
+        self._bell.ring()
+        if self._open is not None:
+            self._open.crier.cry()
+
+    # --- the side that changes something --------------------------------------------------------
+
+    async def step(
+        self, units: Sequence[Unit], *, now: int, want: Want | None = None
+    ) -> api.Stepped:
+        opened = self._opened(now)
+        batch = sort(units)
+        unknown = self._lanes.unknown(batch.lanes)
+        if unknown:
+            await opened.pool.run(lambda one: self._lanes.learn(one, unknown))
+        if want is not None:
+            self._bell.look()
+        step = Step(self._lanes, batch, want, now)
+        stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
+        if any(_may_be_claimed(unit) for unit in units):
+            self._tell()
+        return stepped
+
+    async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
+        self._opened(now)
+        if time.monotonic() > self._folded_at + _FOLD_S:
+            self._folded_at = time.monotonic()
+            await self._run(upkeep.fold)
+        return await self._run(upkeep.take_due, now, max(limit, 0), now + hold_us)
+
+    async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
+        self._opened(now)
+        return await self._run(upkeep.beat, workers)
+
+    async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
+        self._opened(now)
+        return await self._run(upkeep.declare_lost, workers, now)
+
+    async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
+        self._opened(now)
+        return await self._run(upkeep.extend, leases)
+
+    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
+        self._opened(now)
+        await self._run(upkeep.set_gates, gates)
+        self._tell()
+
+    async def seal(self, *, limit: int = 10_000) -> Block | None:
+        await self._sequence()
+        while (draft := await self._run(feeding.draft, max(limit, 0))) is not None:
+            if await self._run(feeding.add, draft):
+                return draft.block
+        return None
+
+    async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
+        return await self._run(writing.append, lines)
+
+    async def _sequence(self) -> None:
+        # In one process one is enough: whoever waits here would only wait for the row instead.
+        async with self._opened().sequencing:
+            await self._run(feeding.sequence)
+
+    # --- the side that only looks ---------------------------------------------------------------
+
+    async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return await self._run(reading.get, keys)
+
+    async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
+        return await self._run(reading.find, chosen, page)
+
+    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
+        return await self._run(reading.held_by, holder, limit)
+
+    async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
+        return await self._run(reading.counts, tenant)
+
+    async def history(self, key: Key) -> Sequence[Event]:
+        return await self._run(reading.history, key)
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
+        await self._sequence()
+        return await self._run(reading.histories, keys)
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        return await self._run(reading.leases, leases)
+
+    async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
+        await self._sequence()
+        return await self._run(feeding.feed, after, max(limit, 0))
+
+    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
+        return await self._run(feeding.blocks, after, max(limit, 0))
+
+    async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        return await self._run(reading.logs, key, after, max(limit, 0))
+
+    async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        return await self._run(reading.log_tail, after, max(limit, 0))
+
+    async def keys(self) -> AsyncIterator[Key]:
+        page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)
+        while page:
+            for key in page:
+                yield key
+            page = await self._run(reading.keys, page[-1], _KEYS_PAGE)
+
+    async def wait(self, timeout_s: float) -> bool:
+        self._opened()
+        return await self._bell.wait(timeout_s)
+
+
+def _may_be_claimed(unit: Unit) -> bool:
+    changed: list[Any] = [*unit.moves, *unit.new]
+    return any(one.events and one.job.state == "available" for one in changed)

@@ -1,0 +1,21 @@
+-- Everything that a test has left behind is taken out again; what the migrations made stays.
+SET detent.retention = 'on';
+
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'detent' LOOP
+        IF one.name NOT IN ('meta', 'sequencer') THEN
+            EXECUTE format('DELETE FROM detent.%I', one.name);
+        END IF;
+    END LOOP;
+    FOR one IN SELECT sequencename AS name FROM pg_sequences WHERE schemaname = 'detent' LOOP
+        PERFORM setval(format('detent.%I', one.name), 1, false);
+    END LOOP;
+    UPDATE detent.sequencer SET
+        snapshot = pg_current_snapshot(), target = NULL, after = 0, pos = 0, floor = 0;
+END
+$$;
+
+RESET detent.retention

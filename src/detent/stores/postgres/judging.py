@@ -159,8 +159,11 @@ class Judge:
             taken = self._taken(unit, new)
             if taken is not None:
                 return taken
-        why = fault(unit, lambda key: self.heads[key].job.ended_at is not None)
+        why = fault(unit, self._has_ended, lambda _: None)
         return None if why is None else api.Rejected(why)
+
+    def _has_ended(self, key: Key) -> bool:
+        return self.heads[key].job.ended_at is not None
 
     def _fits(self, move: Move) -> bool:
         head = self.heads.get(key_of(move.job))

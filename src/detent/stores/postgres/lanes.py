@@ -35,7 +35,8 @@ class Lane(NamedTuple):
 
 def lane_of(job: Job, body: Body) -> Lane:
     """Where a job stands."""
-    return Lane(job.tenant, job.queue, body.type, job.profile, str.__str__(job.delivery), "")
+    delivery = str.__str__(job.delivery)
+    return Lane(job.tenant, job.queue, body.type, job.profile, delivery, body.key or "")
 
 
 class Lanes:

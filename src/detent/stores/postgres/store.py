@@ -17,7 +17,7 @@ from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
-from detent.stores.clock import need_time
+from detent.stores.bounds import need_time
 from detent.stores.postgres import address, feeding, reading, upkeep, writing
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.bell import Bell
@@ -232,7 +232,7 @@ class PostgresStore:
                 yield key
             page = await self._run(reading.keys, page[-1], _KEYS_PAGE)
 
-    async def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._opened()
         return await self._bell.wait(timeout_s)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent
+from detent.stores.postgres.columns import WORDS
 
 __all__ = ["fill"]
 
@@ -23,6 +24,7 @@ def fill(text: str) -> str:
 def _lists() -> dict[str, str]:
     moves = (move for machine in MACHINES.values() for move in _moves(machine))
     return {
+        "{{job}}": WORDS["job"],
         "{{job_states}}": _words(state.name for state in JOB.states),
         "{{job_in_hands}}": _words(sorted(IN_HANDS)),
         "{{job_ended}}": _words(sorted(ENDED)),

@@ -7,18 +7,19 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
-from detent.errors import StoreClosed, StoreUnavailable
+from detent.errors import StoreClosed, StoreError, StoreUnavailable
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.bounds import need_time
-from detent.stores.postgres import address, feeding, reading, upkeep, writing
+from detent.stores.postgres import address, feeding, placing, reading, upkeep, writing
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.bell import Bell
 from detent.stores.postgres.connection import Connection, open_connection
@@ -145,8 +146,21 @@ class PostgresStore:
             self._bell.look()
         step = Step(self._lanes, batch, want, now)
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
+        if want is not None and not stepped.claimed.lost:
+            stepped = await self._with_placed(want, stepped, now)
         if any(_may_be_claimed(unit) for unit in units):
             self._tell()
+        return stepped
+
+    async def _with_placed(self, want: Want, stepped: api.Stepped, now: int) -> api.Stepped:
+        """Jobs that had no lane are granted too; if that fails, the answer there is stands."""
+        jobs = stepped.claimed.jobs
+        rest = msgspec.structs.replace(want, leases=want.leases[len(jobs) :])
+        with suppress(StoreError):
+            if rest.leases and await self._run(placing.place):
+                more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
+                claimed = msgspec.structs.replace(more, jobs=(*jobs, *more.jobs))
+                return msgspec.structs.replace(stepped, claimed=claimed)
         return stepped
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
@@ -154,7 +168,12 @@ class PostgresStore:
         if time.monotonic() > self._folded_at + _FOLD_S:
             self._folded_at = time.monotonic()
             await self._run(upkeep.fold)
+            await self._place()
         return await self._run(upkeep.take_due, now, max(limit, 0), now + hold_us)
+
+    async def _place(self) -> None:
+        if await self._run(placing.place):
+            self._tell()
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         self._opened(now)

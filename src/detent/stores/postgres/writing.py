@@ -103,9 +103,11 @@ class _Writing:
     async def _new_lanes(self, moves: Sequence[Move]) -> dict[Key, int]:
         """The lanes of jobs that change their queue."""
         changed = [m.job for m in moves if m.job.queue != self._heads[key_of(m.job)].job.queue]
+        # One that has no lane yet is placed where it stands then.
+        before = {key_of(job): self._heads[key_of(job)].lane for job in changed}
+        changed = [job for job in changed if before[key_of(job)] is not None]
         if not changed:
             return {}
-        before = {key_of(job): self._heads[key_of(job)].lane for job in changed}
         found = await self._connection.fetch("lane_names", lanes=list(before.values()))
         names = {lane: (kind, key) for lane, kind, key in found}
         after: dict[Key, Lane] = {}

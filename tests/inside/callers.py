@@ -1,7 +1,7 @@
 """Somebody's own transaction, through every driver that is promised: one small class each.
 
-All of them speak the same words, so that one test holds for all. Those that block live in a thread of
-their own, as they would in a program with several of them.
+All of them speak the same words, so that one test holds for all. Those that block live in a thread
+of their own, as they would in a program with several of them.
 """
 
 from __future__ import annotations

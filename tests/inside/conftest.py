@@ -1,4 +1,4 @@
-"""Every test that asks for a `yard` gets one per driver: a store, and room for callers beside it."""
+"""Every test that asks for a `yard` gets one per driver: a store, and callers beside it."""
 
 from __future__ import annotations
 

@@ -264,6 +264,8 @@ DECLARE
     answers jsonb := '[]';
     answer jsonb;
     unit json;
+    -- Where somebody who is faster with the same id is met first, nobody knows.
+    races CONSTANT text[] := ARRAY['jobs_pkey', 'bodies_pkey', 'unplaced_pkey', 'events_pkey'];
     broken text;
 BEGIN
     FOR unit IN SELECT value FROM json_array_elements(units::json) LOOP
@@ -281,10 +283,10 @@ BEGIN
                 THEN
                     GET STACKED DIAGNOSTICS broken = CONSTRAINT_NAME;
                     answer := jsonb_build_object(
-                        'outcome', CASE WHEN broken = 'jobs_pkey' THEN 'busy' ELSE 'rejected' END,
+                        'outcome', CASE WHEN broken = ANY (races) THEN 'busy' ELSE 'rejected' END,
                         'why', SQLERRM
                     );
-                    CONTINUE WHEN broken = 'jobs_pkey';
+                    CONTINUE WHEN broken = ANY (races);
             END;
             EXIT;
         END LOOP;

@@ -30,6 +30,15 @@ async def test_a_commit_makes_the_job_claimable_and_writes_its_history(yard: Yar
     assert list(await world.store.counts()) == [Counted("", "default", "active", 1)]
 
 
+async def test_a_job_may_be_the_first_thing_in_a_transaction(yard: Yard) -> None:
+    world, caller = yard.world, await yard.caller()
+    for end, jobs in ((caller.rollback, 0), (caller.commit, 1)):
+        await caller.begin()
+        assert await caller.enqueue(world.make.pushed(), world.now) == Committed()
+        await end()
+        assert yard.rows() == (0, jobs)
+
+
 async def test_a_rollback_leaves_nothing_and_the_same_unit_can_be_sent_again(yard: Yard) -> None:
     world, caller = yard.world, await yard.caller()
     unit = world.make.pushed(unique=Unique("f", LIVE))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import astuple
 
 from detent.lifecycle.event import Event
-from detent.stores.api import Move, New
+from detent.stores.api import Key, Move, New
 from detent.stores.postgres.columns import EVENT, JOB, MOVING
+from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row
 
 __all__ = [
@@ -24,12 +25,14 @@ __all__ = [
 ]
 
 _MOVE: Final = (
-    *("numbers", "fences", "fence_leases", "lanes", "leaves", "with_result", "with_failure"),
-    *("tenants", "ids", "wakes", *(f"move_{name}" for name in MOVING)),
+    *("numbers", "fences", "fence_leases", "lanes", "leaves", "gated", "with_result"),
+    *("with_failure", "with_checkpoint", "tenants", "ids", "wakes"),
+    *(f"move_{name}" for name in MOVING),
 )
 _NEW: Final = (
     *(f"job_{name}" for name in JOB),
-    *("wakes", "lanes", "fingerprints", "types", "payloads", "metas", "tags", "retries", "schemas"),
+    *("wakes", "lanes", "fingerprints", "gated", "types", "payloads", "metas", "tags", "retries"),
+    *("schemas", "keys"),
 )
 _EVENT: Final = tuple(f"event_{name}" for name in EVENT)
 _FAILURE: Final = tuple(
@@ -53,16 +56,21 @@ def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, Se
     return dict(zip(names, turned or [()] * len(names), strict=True))
 
 
-def moves_of(moves: Sequence[tuple[int, Move, int | None]]) -> dict[str, Sequence[Any]]:
-    """Moves with their numbers and, where the lane changes, the number of the new one."""
-    return columns(_MOVE, (_move_row(*one) for one in moves))
+def moves_of(
+    moves: Iterable[tuple[int, Move]], lanes: Mapping[Key, int], shut: Collection[Key]
+) -> dict[str, Sequence[Any]]:
+    """Moves with their numbers, the new lanes of some, and those that may not be claimed."""
+    return columns(_MOVE, (_move_row(*one, lanes, shut) for one in moves))
 
 
-def _move_row(number: int, move: Move, lane: int | None) -> tuple[Any, ...]:
+def _move_row(
+    number: int, move: Move, lanes: Mapping[Key, int], shut: Collection[Key]
+) -> tuple[Any, ...]:
     job = move.job
+    key = (job.tenant, job.id)
     leaves = any(event.target is not None for event in move.events)
-    asides = (move.result is not None, move.failure is not None)
-    head = (number, move.version, move.lease, lane, leaves, *asides, job.tenant, job.id)
+    asides = (move.result is not None, move.failure is not None, move.checkpoint is not None)
+    head = (number, move.version, move.lease, lanes.get(key), leaves, key in shut, *asides, *key)
     return (*head, move.wake_at, *moving_row(job))
 
 
@@ -83,14 +91,20 @@ def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     return {**columns(("result_numbers", "results"), results), **columns(_FAILURE, failures)}
 
 
-def news_of(news: Iterable[tuple[New, int]]) -> dict[str, Sequence[Any]]:
+def news_of(
+    news: Sequence[New], lanes: Lanes, shut: Collection[Key] = ()
+) -> dict[str, Sequence[Any]]:
     """New jobs, each with the number of its lane."""
-    return columns(_NEW, (_new_row(*one) for one in news))
+    tags = [(new.job.tenant, tag, new.job.id) for new in news for tag in new.body.tags]
+    told = columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
+    return {**columns(_NEW, (_new_row(new, lanes, shut) for new in news)), **told}
 
 
-def _new_row(new: New, lane: int) -> tuple[Any, ...]:
+def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:
+    job, lane = new.job, lanes[lane_of(new.job, new.body)]
     fingerprint = None if new.unique is None else new.unique.fingerprint
-    return (*job_row(new.job), new.wake_at, lane, fingerprint, *body_row(new.body))
+    gated = (job.tenant, job.id) in shut
+    return (*job_row(job), new.wake_at, lane, fingerprint, gated, *body_row(new.body))
 
 
 def recorded(events: Iterable[Event]) -> dict[str, Sequence[Any]]:

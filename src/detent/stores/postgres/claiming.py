@@ -1,8 +1,9 @@
-"""Claims: one statement finds, locks and moves the jobs; what it writes was decided by the lifecycle.
+"""Claims: one statement finds, locks and moves the jobs, as the lifecycle has decided.
 
-The lifecycle is asked once per profile, about a job that stands for all that the statement can find:
-available, open, not expired. Its answer is what the statement writes, and the contract's tests compare
-every claimed record with the decision about that very record.
+The lifecycle is asked once per profile, about a job that stands for all that the statement can
+find: available, open, not expired. Its answer is what the statement writes, and the contract's
+tests compare every claimed record with the decision about that very record. Where limits, turns or
+workflows have a say, the statement takes nothing and `granting` asks them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from detent.stores.api import Claimed, Stored, Want
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["asked", "claim", "claimed"]
+__all__ = ["Answer", "asked", "claim", "claimed_before", "command_of", "read", "spans_of"]
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
@@ -33,9 +34,23 @@ class _Holding(msgspec.Struct, frozen=True):
     wire: bool
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """What the statement says beside the jobs that it took."""
+
+    claims: bool
+    is_again: bool
+    is_limited: bool
+    needs_care: bool
+
+
 def asked(want: Want, now: int) -> dict[str, Any]:
     """The wish as the parameters of a claim."""
-    spans = _spans(want, now)
+    spans = spans_of(want, now)
+    state, event = (
+        (j.JobState.PENDING, j.JobEvent.DISPATCH)
+        if want.push
+        else (j.JobState.ACTIVE, j.JobEvent.CLAIM)
+    )
     return {
         "tenant": want.tenant,
         "queues": list(dict.fromkeys(want.queues)),
@@ -53,24 +68,33 @@ def asked(want: Want, now: int) -> dict[str, Any]:
         "actor": want.by.kind,
         "actor_id": want.by.id,
         "command_id": want.command_id,
+        "delivery": Delivery.PUSH if want.push else Delivery.PULL,
+        "is_push": want.push,
+        "state": state,
+        "event": event,
         "now": now,
     }
 
 
-def _spans(want: Want, now: int) -> dict[str, int | None]:
+def command_of(want: Want, lease: str) -> j.Claim | j.Dispatch:
+    """What a wish asks of the lifecycle about one job."""
+    command = j.Dispatch if want.push else j.Claim
+    return command(lease, want.holder, want.wire, want.lease_us)
+
+
+def spans_of(want: Want, now: int) -> dict[str, int | None]:
     """The profiles that may be claimed, and how long a lease on a job of each is."""
     wanted = PROFILES if want.profiles is None else [p for p in want.profiles if p in PROFILES]
     spans: dict[str, int | None] = {}
     for profile in wanted if want.leases else ():
-        command = j.Claim(want.leases[0], want.holder, want.wire, want.lease_us)
         ctx = j.Context(want.by, want.command_id, lease=_ALIVE)
-        answer = j.decide(_standing(profile), command, now, ctx)
+        answer = j.decide(_standing(profile, want), command_of(want, want.leases[0]), now, ctx)
         if isinstance(answer, j.Accepted):
             spans[profile] = answer.job.lease_us
     return spans
 
 
-def _standing(profile: str) -> j.Job:
+def _standing(profile: str, want: Want) -> j.Job:
     """A job that stands for all of its profile which a claim can find."""
     return j.Job(
         tenant="",
@@ -80,7 +104,7 @@ def _standing(profile: str) -> j.Job:
         profile=profile,
         queue="any",
         priority=0,
-        delivery=Delivery.PULL,
+        delivery=Delivery.PUSH if want.push else Delivery.PULL,
         allowed=1,
         losses_allowed=1,
         created_at=0,
@@ -92,25 +116,22 @@ def _standing(profile: str) -> j.Job:
     )
 
 
-async def claim(connection: Connection, want: Want, now: int) -> Claimed:
-    """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
+async def claim(connection: Connection, want: Want, now: int) -> tuple[Answer, Claimed]:
+    """As many jobs as there are leases, if nothing but the lanes has a say."""
     rows = await connection.fetch("claim", **asked(want, now))
-    _, claims, is_again, *_ = rows[0]
-    return await claimed(connection, want, claims, is_again, [row[3:] for row in rows])
+    return read(rows, 1)
 
 
-async def claimed(
-    connection: Connection, want: Want, claims: bool, is_again: bool, rows: Sequence[Sequence[Any]]
-) -> Claimed:
-    """The answer to a wish, from what its statement found."""
-    if not claims:
-        return Claimed(lost=True)
-    if is_again:
-        return Claimed(await _claimed_before(connection, want))
-    return Claimed(tuple(stored_of(row) for row in rows if row[0] is not None))
+def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
+    """What the statement answered, from rows whose answers begin at that column."""
+    answer = Answer(*rows[0][start : start + 4])
+    jobs = [row[start + 4 :] for row in rows]
+    return answer, Claimed(
+        tuple(stored_of(row) for row in jobs if row[0] is not None), lost=not answer.claims
+    )
 
 
-async def _claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...]:
+async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...]:
     """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
     rows = await connection.fetch(
         "claimed_before", leases=want.leases, holder=want.holder, tenant=want.tenant

@@ -9,6 +9,7 @@ import msgspec
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
+from detent.lifecycle.job.table import IN_HANDS, PARKED
 
 __all__ = ["EVENT", "EVENT_END", "JOB", "MOVING", "WORDS"]
 
@@ -55,5 +56,7 @@ WORDS: Final = {
     "event_columns": ", ".join(EVENT),
     "event_arrays": _arrays("event", Event, EVENT),
     "event_of_e": _of("e", ("tenant", "record", *EVENT)),
+    "parked": ", ".join(f"'{state}'" for state in sorted(PARKED)),
+    "in_hands": ", ".join(f"'{state}'" for state in sorted(IN_HANDS)),
 }
 """What stands in for words in double braces in the statements."""

@@ -10,14 +10,18 @@ from typing import Final
 import msgspec
 
 from detent.lifecycle.job import Job, Lease
-from detent.stores import api
-from detent.stores.api import Key, Move, New, Outcome, Unique, Unit, key_of
-from detent.stores.legal import fault
+from detent.stores import api, flows
+from detent.stores.api import Key, Move, New, Outcome, Record, Unique, Unit, key_of, name_of
+from detent.stores.fences import is_alive, is_over
+from detent.stores.legal import fault, is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.rows import JOB_END, job_of
+from detent.stores.postgres.sorting import flow_keys
+from detent.stores.siblings import Siblings
 
-__all__ = ["MISSING", "Head", "Judge"]
+__all__ = ["MISSING", "Head", "Judge", "lock"]
 
 MISSING: Final = Lease(0, lost=True)
 """A row that is not there counts as lost."""
@@ -51,30 +55,24 @@ class Judge:
         self._leases: dict[str, Lease] = {}
         self._workers: dict[str, Lease] = {}
         self._promised: dict[tuple[str, str], tuple[str, Job]] = {}
+        self.flows = Flows({})
+        self._records: dict[tuple[str, str, str], tuple[Record, str]] = {}
         self._counting: defaultdict[int, list[tuple[_Candidate, Job]]] = defaultdict(list)
 
     async def outcomes(self, units: Sequence[Unit]) -> list[Outcome | None]:
         """Why each may not be committed, or `None` if nothing speaks against it."""
-        await self._lock_keys(units)
+        asked = units
+        units = [unit for unit in units if is_storable(_names(unit))]
         await self._ask_heads(units)
+        await self._ask_flows(units)
+        await self._ask_records(units)
         await self._ask_own(units)
         await self._ask_rows(units)
         await self._ask_promises(units)
         await self._ask_counting(units)
-        return [self._refused(unit) for unit in units]
+        return [self._refused(unit) for unit in asked]
 
     # --- asking -------------------------------------------------------------------------------
-
-    async def _lock_keys(self, units: Sequence[Unit]) -> None:
-        """Who wants the same fingerprint or key waits here, so that of many exactly one gets it."""
-        wanted: list[tuple[str, str, str]] = []
-        for new in _news(units):
-            if new.unique is not None:
-                wanted.append(("unique", new.job.tenant, new.unique.fingerprint))
-            if new.idempotency is not None:
-                wanted.append(("idempotency", new.job.tenant, new.idempotency.key))
-        if wanted:
-            await self._connection.fetch("keys_locked", keys=[_lock_number(one) for one in wanted])
 
     async def _ask_heads(self, units: Sequence[Unit]) -> None:
         jobs = [move.job for unit in units for move in unit.moves]
@@ -87,6 +85,20 @@ class Judge:
             head = Head(job_of(row), row[JOB_END], row[JOB_END + 1])
             self.heads[key_of(head.job)] = head
 
+    async def _ask_flows(self, units: Sequence[Unit]) -> None:
+        keys = {key for unit in units for key in flow_keys(unit)}
+        self.flows = Flows(await read_flows(self._connection, keys, lock=True))
+
+    async def _ask_records(self, units: Sequence[Unit]) -> None:
+        names = {name_of(record) for unit in units for record in unit.puts}
+        if not names:
+            return
+        told = columns(("kinds", "tenants", "ids"), names)
+        for row in await self._connection.fetch("records_locked", **told):
+            kind, tenant, id_, version, data, wake_at, command_id = row
+            found = Record(kind, id_, version, data, wake_at, tenant)
+            self._records[kind, tenant, id_] = (found, command_id)
+
     async def _ask_own(self, units: Sequence[Unit]) -> None:
         """Which of the refused were committed before: their command stands in the history."""
         asked: list[tuple[str, Key]] = []
@@ -94,12 +106,23 @@ class Judge:
             keys = [key_of(move.job) for move in unit.moves if not self._fits(move)]
             keys += [key_of(new.job) for new in unit.new]
             asked += [(unit.command_id, key) for key in keys if key in self.heads]
+            asked += [(unit.command_id, key) for key in self._flow_records(unit)]
         if not asked:
             return
         rows = [(number, *key, command) for number, (command, key) in enumerate(asked)]
         names = ("numbers", "tenants", "records", "commands")
         found = await self._connection.fetch("own", **columns(names, rows))
         self._own = {asked[number] for (number,) in found}
+
+    def _flow_records(self, unit: Unit) -> list[Key]:
+        """The workflow and the steps whose histories tell whether the unit was committed."""
+        if unit.flow is None:
+            return []
+        key = key_of(unit.flow.answer.flow.workflow)
+        stored = self.flows.get(key)
+        if stored is None or not flows.is_stale(unit.flow, stored):
+            return []
+        return [key, *((key[0], step) for step in stored.steps)]
 
     async def _ask_rows(self, units: Sequence[Unit]) -> None:
         """The rows behind leases, only where a move relies on one."""
@@ -130,7 +153,8 @@ class Judge:
 
     async def _ask_counting(self, units: Sequence[Unit]) -> None:
         """The oldest of each fingerprint and state, one more than the unit itself moves."""
-        rows, numbers = [], {}
+        rows: list[tuple[object, ...]] = []
+        numbers: dict[int, int] = {}
         for unit in units:
             for new in unit.new:
                 if new.unique is not None:
@@ -155,15 +179,45 @@ class Judge:
             fenced = self._fenced(unit, move) or self._fenced_by_row(move)
             if fenced is not None:
                 return fenced
-        for new in unit.new:
-            taken = self._taken(unit, new)
-            if taken is not None:
-                return taken
-        why = fault(unit, self._has_ended, lambda _: None)
+        refused = self._flow_fenced(unit) or self._puts_fenced(unit) or self._any_taken(unit)
+        return refused or self._illegal(unit)
+
+    def _illegal(self, unit: Unit) -> api.Rejected | None:
+        why = fault(unit, lambda key: self.heads[key].job.ended_at is not None, self.flows.get)
         return None if why is None else api.Rejected(why)
 
-    def _has_ended(self, key: Key) -> bool:
-        return self.heads[key].job.ended_at is not None
+    def _any_taken(self, unit: Unit) -> Outcome | None:
+        siblings = Siblings()
+        for new in unit.new:
+            taken = siblings.judge(new, self._taken(unit, new), self._now)
+            if taken is not None:
+                return taken
+        return None
+
+    def _flow_fenced(self, unit: Unit) -> Outcome | None:
+        """Every version of the workflow and its steps that the decision was made on."""
+        if unit.flow is None:
+            return None
+        key = key_of(unit.flow.answer.flow.workflow)
+        stored = self.flows.get(key)
+        if not flows.is_stale(unit.flow, stored):
+            return None
+        is_own = any((unit.command_id, one) in self._own for one in self._flow_records(unit))
+        return api.Own() if is_own or self._is_born(unit) else api.StaleFlow(key, stored)
+
+    def _puts_fenced(self, unit: Unit) -> Outcome | None:
+        for record in unit.puts:
+            stored, command_id = self._records.get(name_of(record), (None, ""))
+            if record.version == (stored.version if stored else 0) + 1:
+                continue
+            is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
+            is_own = is_own or self._is_born(unit)
+            return api.Own() if is_own else api.StaleRecord(record, stored)
+        return None
+
+    def _is_born(self, unit: Unit) -> bool:
+        """A job that came with the unit tells that it was committed, whatever went on since."""
+        return any((unit.command_id, key_of(new.job)) in self._own for new in unit.new)
 
     def _fits(self, move: Move) -> bool:
         head = self.heads.get(key_of(move.job))
@@ -187,11 +241,11 @@ class Judge:
         if move.lost:
             job = self.heads[key].job
             row = self._row_behind(job)
-            if row is not None and not (row.lost or (job.wire and row.until <= self._now)):
+            if row is not None and not is_over(row, wire=job.wire, now=self._now):
                 return api.LeaseAlive(key, row)
         if move.taken_by is not None:
             row = self._workers.get(move.taken_by, MISSING)
-            if row.lost or row.until <= self._now:
+            if not is_alive(row, self._now):
                 return api.LeaseAlive(key, row)
         return None
 
@@ -236,9 +290,50 @@ class Judge:
         return same and in_time and head.job.state not in unique.states
 
 
+async def lock(connection: Connection, units: Sequence[Unit]) -> None:
+    """Everything that these units may have to wait for, in one order: nobody waits in a circle.
+
+    Who wants the same fingerprint, key or small record waits here, so that of many exactly one
+    gets it.
+    """
+    units = [unit for unit in units if is_storable(_names(unit))]
+    wanted = [name for unit in units for name in _claims_of(unit)]
+    if wanted:
+        await connection.fetch("keys_locked", keys=[_lock_number(one) for one in wanted])
+    jobs = {key_of(move.job) for unit in units for move in unit.moves}
+    if jobs:
+        await connection.fetch("heads", **columns(("tenants", "ids"), jobs))
+    keys = {key for unit in units for key in flow_keys(unit)}
+    if keys:
+        await connection.fetch("workflows_locked", **columns(("tenants", "ids"), keys))
+
+
+def _claims_of(unit: Unit) -> Iterable[tuple[str, ...]]:
+    for new in unit.new:
+        if new.unique is not None:
+            yield "unique", new.job.tenant, new.unique.fingerprint
+        if new.idempotency is not None:
+            yield "idempotency", new.job.tenant, new.idempotency.key
+    for record in unit.puts:
+        yield "record", *name_of(record)
+    if unit.flow is not None and unit.flow.before is None:
+        yield "workflow", *key_of(unit.flow.answer.flow.workflow)
+
+
+def _names(unit: Unit) -> tuple[object, ...]:
+    """Everything of a unit that is asked about before the unit as a whole is judged."""
+    jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
+    kept = [(new.unique, new.idempotency) for new in unit.new]
+    leases = [(move.lease, move.taken_by) for move in unit.moves]
+    names = [(job.tenant, job.id, job.workflow) for job in jobs]
+    flow = () if unit.flow is None else key_of(unit.flow.answer.flow.workflow)
+    records = [name_of(record) for record in unit.puts]
+    return (unit.command_id, *names, *kept, *leases, flow, *records)
+
+
 def _news(units: Sequence[Unit]) -> Iterable[New]:
     return [new for unit in units for new in unit.new]
 
 
-def _lock_number(name: tuple[str, str, str]) -> int:
+def _lock_number(name: tuple[str, ...]) -> int:
     return int.from_bytes(sha256(msgspec.json.encode(name)).digest()[:8], signed=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.stores.postgres.columns import WORDS
 
-__all__ = ["fill"]
+__all__ = ["RARE_STATES", "fill"]
+
+RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
+"""States that few jobs are in, whatever a queue has behind it."""
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
 _Triple = tuple[str | None, str, str | None]
@@ -27,6 +30,8 @@ def _lists() -> dict[str, str]:
         "{{job}}": WORDS["job"],
         "{{job_states}}": _words(state.name for state in JOB.states),
         "{{job_in_hands}}": _words(sorted(IN_HANDS)),
+        "{{job_parked}}": _words(sorted(PARKED)),
+        "{{job_rare}}": _words(RARE_STATES),
         "{{job_ended}}": _words(sorted(ENDED)),
         "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": ",\n            ".join(f"'{move}'" for move in moves),

@@ -3,65 +3,167 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
-from detent.stores.api import Counted, Fed, Key, Logged, Stored
+from detent.lifecycle.job.table import IN_HANDS
+from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores.api import (
+    Counted,
+    Fed,
+    Key,
+    Limit,
+    Limited,
+    LimitKind,
+    LimitRow,
+    Logged,
+    Record,
+    Stored,
+    Used,
+    key_of,
+    name_of,
+)
+from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.flowing import read_flows
+from detent.stores.postgres.legality import RARE_STATES
 from detent.stores.postgres.rows import event_of, fed_of, logged_of, stored_of
 from detent.stores.select import Filter, Page
 
 __all__ = [
     "counts",
     "find",
+    "find_workflows",
+    "flows",
     "get",
     "held_by",
     "histories",
     "history",
     "keys",
     "leases",
+    "leaves",
+    "limits",
     "log_tail",
     "logs",
+    "record",
+    "records",
 ]
+
+_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 async def get(connection: Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
-    told = columns(("tenants", "ids"), dict.fromkeys(wanted))
+    asked = [key for key in dict.fromkeys(wanted) if is_storable(key)]
+    told = columns(("tenants", "ids"), asked)
     found = [stored_of(row) for row in await connection.fetch("stored", **told)]
-    by_key = {(one.job.tenant, one.job.id): one for one in found}
+    by_key = {key_of(one.job): one for one in found}
     return [by_key.get(key) for key in wanted]
 
 
 async def find(connection: Connection, chosen: Filter, page: Page) -> list[Stored]:
     """The jobs that fit, newest first."""
-    rows = await connection.fetch(
-        "found",
-        tenant=chosen.tenant,
-        queue=chosen.queue,
-        state=chosen.state,
-        type=chosen.type,
-        profile=chosen.profile,
-        after=page.after,
-        most=max(page.limit, 0),
-    )
+    if not is_storable((chosen, page.after)):
+        return []
+    rows = await connection.fetch(_shortest(chosen), **asdict(chosen), **_paged(page))
     return [stored_of(row) for row in rows]
+
+
+def _shortest(chosen: Filter) -> str:
+    """The statement that walks over the fewest jobs."""
+    if chosen.tag is not None:
+        return "found_tagged"
+    if chosen.workflow is not None:
+        return "found_in_workflow"
+    if chosen.state in IN_HANDS:
+        return "found_held"
+    return "found_rare" if chosen.state in RARE_STATES else "found"
+
+
+def _paged(page: Page) -> dict[str, Any]:
+    tenant, id_ = page.after or (None, None)
+    return {"after_tenant": tenant, "after_id": id_, "most": max(page.limit, 0)}
+
+
+async def find_workflows(
+    connection: Connection, tenant: str | None, state: str | None, page: Page
+) -> list[Workflow]:
+    """The workflows that fit, newest first."""
+    if not is_storable((tenant, state, page.after)):
+        return []
+    told = {"tenant": tenant, "state": state, **_paged(page)}
+    return [_workflow(row[0]) for row in await connection.fetch("found_workflows", **told)]
+
+
+async def flows(connection: Connection, wanted: Sequence[Key]) -> list[Flow | None]:
+    """The workflows of these keys, in order."""
+    found = await read_flows(connection, {key for key in wanted if is_storable(key)})
+    return [found.get(key) for key in wanted]
+
+
+async def records(
+    connection: Connection, kind: str, tenant: str, after: str | None, limit: int
+) -> list[Record]:
+    """The small records of a kind, by id."""
+    if not is_storable((kind, tenant, after)):
+        return []
+    told = {"kind": kind, "tenant": tenant, "after": after, "most": limit}
+    return [Record(*row) for row in await connection.fetch("records", **told)]
+
+
+async def record(
+    connection: Connection, names: Sequence[tuple[str, str, str]]
+) -> list[Record | None]:
+    """The small records of these names, in order."""
+    asked = [name for name in dict.fromkeys(names) if is_storable(name)]
+    told = columns(("kinds", "tenants", "ids"), asked)
+    found = [Record(*row) for row in await connection.fetch("record_named", **told)]
+    by_name = {name_of(one): one for one in found}
+    return [by_name.get(name) for name in names]
+
+
+async def limits(connection: Connection, tenant: str) -> list[Limited]:
+    """The limits of a tenant and how much of each is used."""
+    if not is_storable(tenant):
+        return []
+    return [_limited(tenant, *row) for row in await connection.fetch("limits", tenant=tenant)]
+
+
+def _limited(tenant: str, kind: str, name: str, *numbers: Any) -> Limited:
+    row = LimitRow(LimitKind(kind), name, Limit(*numbers[:4]), tenant)
+    return Limited(row, numbers[-1], Used(*numbers[4:-1]))
+
+
+async def leaves(connection: Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
+    """What was sealed at each position."""
+    rows = await connection.fetch("leaves", after=after, most=limit)
+    return [(pos, leaf) for pos, leaf in rows]
 
 
 async def held_by(connection: Connection, holder: str, limit: int) -> list[Stored]:
     """Jobs in the hands of one holder."""
+    if not is_storable(holder):
+        return []
     rows = await connection.fetch("held_by", holder=holder, most=max(limit, 0))
     return [stored_of(row) for row in rows]
 
 
 async def counts(connection: Connection, tenant: str | None) -> list[Counted]:
     """Exact numbers by queue and state."""
+    if not is_storable(tenant):
+        return []
     return [Counted(*row) for row in await connection.fetch("counts", tenant=tenant)]
 
 
 async def history(connection: Connection, key: Key) -> list[Event]:
     """All events of a record, oldest first."""
+    if not is_storable(key):
+        return []
     rows = await connection.fetch("history", tenant=key[0], record=key[1])
     return [event_of(row) for row in rows]
 
@@ -69,20 +171,25 @@ async def history(connection: Connection, key: Key) -> list[Event]:
 async def histories(connection: Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
     """The histories of these keys, in order, each event at its position."""
     found: list[list[Fed]] = [[] for _ in wanted]
-    told = columns(("tenants", "records"), wanted)
+    asked = [number for number, key in enumerate(wanted) if is_storable(key)]
+    told = columns(("tenants", "records"), [wanted[number] for number in asked])
     for number, *row in await connection.fetch("histories", **told):
-        found[number - 1].append(fed_of(row))
+        found[asked[number - 1]].append(fed_of(row))
     return found
 
 
 async def leases(connection: Connection, wanted: Sequence[str]) -> list[Lease | None]:
     """The rows of these wire leases, in order."""
-    found = dict(await connection.fetch("leases", leases=list(wanted)))
-    return [Lease(found[one]) if one in found else None for one in wanted]
+    asked = [one for one in wanted if is_storable(one)]
+    rows = await connection.fetch("leases", leases=asked)
+    found = {lease: Lease(until) for lease, until in rows}
+    return [found.get(one) for one in wanted]
 
 
 async def logs(connection: Connection, key: Key, after: int, limit: int) -> list[Logged]:
     """The log of a job after a cursor."""
+    if not is_storable(key):
+        return []
     told = {"tenant": key[0], "id": key[1], "after": after, "most": limit}
     return [logged_of(row) for row in await connection.fetch("logs", **told)]
 

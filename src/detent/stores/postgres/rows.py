@@ -14,11 +14,12 @@ from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import Body, Failure, Fed, Line, Logged, Stored
+from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 from detent.stores.postgres.columns import EVENT_END, JOB, MOVING
 
 __all__ = [
     "JOB_END",
+    "STORED_END",
     "body_row",
     "event_of",
     "event_row",
@@ -34,6 +35,8 @@ _Row = Sequence[Any]
 _STATE, _DELIVERY, _PREVIOUS = (JOB.index(name) for name in ("state", "delivery", "previous"))
 JOB_END: Final = len(JOB)
 """Where the lifecycle record ends in a row that begins with it."""
+STORED_END: Final = JOB_END + 12
+"""Where all that is shown of a job ends in a row of the view `stored`."""
 _STATES: Final[dict[str | None, JobState | None]] = {
     None: None,
     **{state.value: state for state in JobState},
@@ -52,6 +55,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+_decode_note = msgspec.json.Decoder(tuple[Any, ...]).decode
 _decode_errors = msgspec.json.Decoder(list[tuple[Any, ...]]).decode
 job_row = astuple
 """The record as column values, in the order of its fields."""
@@ -68,6 +72,7 @@ def body_row(body: Body) -> tuple[Any, ...]:
         _encode(body.tags).decode() if body.tags else None,
         None if body.retry == _DEFAULT_RETRY else _encode(body.retry).decode(),
         body.schema,
+        body.key,
     )
 
 
@@ -104,17 +109,23 @@ def job_of(row: _Row) -> Job:
 
 def stored_of(row: _Row) -> Stored:
     """Everything a reader is shown, from a row of the view `stored` or one of its shape."""
-    wake_at, kind, payload, meta, tags, retry, schema, result, errors = row[JOB_END : JOB_END + 9]
-    body = Body(
+    wake_at, *body, result, errors, note, checkpoint = row[JOB_END:STORED_END]
+    failures = tuple(Failure(*one) for one in _decode_errors(errors)) if errors else ()
+    said = Note(*_decode_note(note)) if note else None
+    return Stored(job_of(row), _body_of(*body), wake_at, result, failures, said, checkpoint)
+
+
+def _body_of(
+    kind: str, payload: str, meta: str, tags: str | None, retry: str | None, *rest: str | None
+) -> Body:
+    return Body(
         kind,
         payload,
         meta,
         _decode_tags(tags) if tags else (),
         _decode_retry(retry) if retry else _DEFAULT_RETRY,
-        schema,
+        *rest,
     )
-    failures = tuple(Failure(*one) for one in _decode_errors(errors)) if errors else ()
-    return Stored(job_of(row), body, wake_at, result, failures)
 
 
 def logged_of(row: _Row) -> Logged:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import Job
-from detent.stores.api import Key, Move, Unit
+from detent.lifecycle.job import JOB, Job
+from detent.stores.api import Key, Move, Unit, key_of, name_of
 from detent.stores.legal import is_storable
 from detent.stores.postgres.lanes import Lane, lane_of
 
-__all__ = ["Batch", "is_sound", "sort", "waves"]
+__all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -20,9 +20,10 @@ _encode = msgspec.json.Encoder().encode
 class Batch(msgspec.Struct, frozen=True):
     """The units of one step, and how they may be sent.
 
-    `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id can
-    speak against; either stands for all units, or neither. `fusable` moves leave what a claim takes
-    alone, so both may be one statement. A `keyed` batch may have to wait for somebody's transaction.
+    `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id
+    can speak against; either stands for all units, or neither. `fusable` moves leave what a claim
+    takes alone, so both may be one statement. A `keyed` batch may have to wait for somebody's
+    transaction.
     """
 
     units: tuple[Unit, ...]
@@ -47,7 +48,7 @@ def sort(units: Sequence[Unit]) -> Batch:
         units,
         lanes,
         moves=moves,
-        news=not any(unit.moves for unit in units),
+        news=all(_is_plain_news(unit) for unit in units),
         fusable=moves and all(_leaves_claims_alone(unit.moves[0]) for unit in units),
     )
 
@@ -66,13 +67,27 @@ def _are_apart(units: Sequence[Unit]) -> bool:
 
 
 def _is_plain_move(unit: Unit) -> bool:
-    if unit.new or len(unit.moves) != 1:
+    if unit.new or unit.flow is not None or unit.puts or len(unit.moves) != 1:
         return False
     move = unit.moves[0]
-    if not move.events or move.lost or move.taken_by is not None or move.lines:
+    if not move.events or move.lost or move.taken_by is not None or _is_rich(move):
         return False
     # A change of queue needs another lane, and a new holder may be one that was given up.
     return all(event.queue is None and event.lease is None for event in move.events)
+
+
+def _is_plain_news(unit: Unit) -> bool:
+    if unit.moves or unit.flow is not None or unit.puts:
+        return False
+    return all(new.job.workflow is None and new.job.step is None for new in unit.new)
+
+
+def _is_rich(move: Move) -> bool:
+    """Whether it brings what is kept in tables of its own, takes it away, or has a workflow."""
+    job = move.job
+    if job.erased_at is not None or job.workflow is not None:
+        return True
+    return bool(move.lines) or move.checkpoint is not None or move.meta is not None
 
 
 def _leaves_claims_alone(move: Move) -> bool:
@@ -80,7 +95,7 @@ def _leaves_claims_alone(move: Move) -> bool:
 
 
 def is_sound(unit: Unit) -> bool:
-    """Whether its histories go on where its records stand, in texts and numbers that can be kept."""
+    """Whether its histories go on where its records stand, and all of it can be kept."""
     keys = list(_keys(unit))
     if len(keys) != 1 and len(keys) != len(set(keys)):
         return False
@@ -91,7 +106,7 @@ def is_sound(unit: Unit) -> bool:
     except (UnicodeEncodeError, OverflowError):
         return False
     return all(_follows(move.job, move.events, move.version) for move in unit.moves) and all(
-        new.events and _follows(new.job, new.events, 0) for new in unit.new
+        new.events and new.body.key != "" and _follows(new.job, new.events, 0) for new in unit.new
     )
 
 
@@ -100,7 +115,18 @@ def _follows(job: Job, events: tuple[Event, ...], version: int) -> bool:
         version += 1
         if event.version != version or event.record != job.id or event.tenant != job.tenant:
             return False
+        if event.kind != JOB.name:
+            return False
     return job.version == version
+
+
+def flow_keys(unit: Unit) -> set[Key]:
+    """The workflows that this unit moves, or that hear of its jobs."""
+    jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
+    keys = {(job.tenant, job.workflow) for job in jobs if job.workflow is not None}
+    if unit.flow is not None:
+        keys.add(key_of(unit.flow.answer.flow.workflow))
+    return keys
 
 
 def waves(units: Sequence[Unit]) -> Iterator[list[Unit]]:
@@ -122,6 +148,8 @@ def waves(units: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 def _names(unit: Unit) -> Iterator[object]:
     yield from _keys(unit)
+    yield from (("flow", *key) for key in flow_keys(unit))
+    yield from (name_of(record) for record in unit.puts)
     for new in unit.new:
         if new.unique is not None:
             yield "unique", new.job.tenant, new.unique.fingerprint

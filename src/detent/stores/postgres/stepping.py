@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+from asyncpg.exceptions import LockNotAvailableError
+from msgspec.structs import replace
+
+from detent.errors import StoreBusy
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
-from detent.stores.postgres import arrays, claiming, writing
-from detent.stores.postgres.connection import Connection
+from detent.stores.legal import is_storable
+from detent.stores.postgres import arrays, claiming, granting, writing
+from detent.stores.postgres.connection import LOCK_MS, Connection
 from detent.stores.postgres.faults import UNFIT
-from detent.stores.postgres.lanes import Lanes, lane_of
+from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.sorting import Batch
 
 __all__ = ["Step"]
@@ -24,9 +29,23 @@ class Step:
         self._batch = batch
         self._want = want
         self._now = now
+        self.is_limited: bool | None = None
+        self.has_opened = False
+        self._tries = 0
 
     async def run(self, connection: Connection) -> Stepped:
-        """The answers, when everything is durable."""
+        """The answers, when everything is durable.
+
+        Run again after the connection was lost, it may find that all was committed the first time.
+        """
+        self._tries += 1
+        stepped = await self._run(connection)
+        if self._tries == 1:
+            return stepped
+        told = (api.Committed() if one == api.Own() else one for one in stepped.outcomes)
+        return replace(stepped, outcomes=tuple(told))
+
+    async def _run(self, connection: Connection) -> Stepped:
         batch = self._batch
         if not batch.units:
             return Stepped((), await self._claim(connection))
@@ -35,27 +54,83 @@ class Step:
                 return await self._push(connection)
             if batch.moves and self._want is None:
                 return await self._move(connection)
-            if batch.fusable and self._want is not None:
+            if batch.fusable and _is_plain(self._want):
                 return await self._move_and_claim(connection, self._want)
         except UNFIT:
-            # Nothing was committed. One unit is at fault: asked one by one, the others are not hurt.
+            # Nothing was committed. One unit is at fault: judged first, the others are not hurt.
             pass
+        except LockNotAvailableError:
+            return await self._one_by_one(connection)
         return await self._carefully(connection)
 
-    async def _claim(self, connection: Connection) -> Claimed:
-        if self._want is None:
+    # --- claims ---------------------------------------------------------------------------------
+
+    async def _claim(self, connection: Connection, *, is_inside: bool = False) -> Claimed:
+        """By one statement if that can do it; `is_inside` a transaction that has only new jobs."""
+        want = self._want
+        if want is None or not is_storable(want):
             return Claimed()
-        return await claiming.claim(connection, self._want, self._now)
+        if _is_plain(want):
+            answer, claimed = await claiming.claim(connection, want, self._now)
+            if not self._leaves_it(answer):
+                return await self._completed(connection, want, answer, claimed)
+        return await self._with_care(connection, want, is_inside)
+
+    def _leaves_it(self, answer: claiming.Answer) -> bool:
+        """Whether the statement took nothing because there is more to be asked."""
+        self.is_limited = answer.is_limited
+        return answer.claims and answer.needs_care and not answer.is_again
+
+    async def _completed(
+        self, connection: Connection, want: Want, answer: claiming.Answer, claimed: Claimed
+    ) -> Claimed:
+        if answer.claims and answer.is_again:
+            return Claimed(await claiming.claimed_before(connection, want))
+        return claimed
+
+    async def _with_care(self, connection: Connection, want: Want, is_inside: bool) -> Claimed:
+        if not is_inside:
+            async with connection.transaction():
+                return await self._with_care(connection, want, is_inside=True)
+        await granting.lock(connection, want)
+        return await granting.grant(connection, want, self._now)
+
+    # --- with questions -------------------------------------------------------------------------
 
     async def _carefully(self, connection: Connection) -> Stepped:
         """Every unit is judged before it is written, all in one transaction."""
+        want = self._want
         async with connection.transaction():
+            if self._batch.keyed:
+                # Also behind a pooler, which takes no settings at connecting.
+                await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
+            if want is not None and is_storable(want):
+                await granting.lock(connection, want)
             outcomes = await self._judged(connection, self._batch.units)
-            claimed = await self._claim(connection)
+            claimed = Claimed()
+            if want is not None and is_storable(want):
+                claimed = await granting.grant(connection, want, self._now)
         return Stepped(tuple(outcomes), claimed)
 
+    async def _one_by_one(self, connection: Connection) -> Stepped:
+        """Somebody's open transaction is in the way of a unit: the others go on without it."""
+        outcomes: list[Outcome] = []
+        blocked: list[str] = []
+        for unit in self._batch.units:
+            try:
+                async with connection.transaction():
+                    outcomes += await self._judged(connection, [unit])
+            except LockNotAvailableError:
+                blocked.append(unit.command_id)
+        if blocked:
+            why = f"Somebody's open transaction holds what {len(blocked)} units of this step need"
+            raise StoreBusy(f"{why}; all others are committed", blocked=tuple(blocked))
+        return Stepped(tuple(outcomes), await self._claim(connection))
+
     async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
-        return await writing.commit(connection, self._lanes, units, self._now)
+        outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)
+        self.has_opened |= has_opened
+        return outcomes
 
     # --- at once ------------------------------------------------------------------------------
 
@@ -66,12 +141,12 @@ class Step:
             return self._all_committed(Claimed())
         async with connection.transaction():
             await self._send_news(connection)
-            claimed = await self._claim(connection)
+            claimed = await self._claim(connection, is_inside=True)
         return self._all_committed(claimed)
 
     async def _send_news(self, connection: Connection) -> None:
         news = [new for unit in self._batch.units for new in unit.new]
-        told = arrays.news_of((new, self._lanes[lane_of(new.job, new.body)]) for new in news)
+        told = arrays.news_of(news, self._lanes)
         events = arrays.recorded(event for new in news for event in new.events)
         await connection.fetch("push", **told, **events, now=self._now)
 
@@ -86,15 +161,20 @@ class Step:
     async def _move_and_claim(self, connection: Connection, want: Want) -> Stepped:
         told = {**self._told_moves(), **claiming.asked(want, self._now)}
         rows = await connection.fetch("step", **told)
-        _, held, claims, is_again, *_ = rows[0]
-        found = [row[4:] for row in rows]
-        claimed = await claiming.claimed(connection, want, claims, is_again, found)
-        return Stepped(await self._answers(connection, set(held)), claimed)
+        answer, claimed = claiming.read(rows, 2)
+        held = set(rows[0][1])
+        outcomes = await self._answers(connection, held)
+        if len(held) < len(outcomes):
+            # Whoever was refused hears how things stood before the claim, so that waited.
+            return Stepped(outcomes, await self._claim(connection))
+        if self._leaves_it(answer):
+            return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
+        return Stepped(outcomes, await self._completed(connection, want, answer, claimed))
 
     def _told_moves(self) -> dict[str, Any]:
         moves = [(number, unit.moves[0]) for number, unit in enumerate(self._batch.units)]
         return {
-            **arrays.moves_of([(*one, None) for one in moves]),
+            **arrays.moves_of(moves, {}, ()),
             **arrays.events_of(moves),
             **arrays.asides_of(moves),
             "now": self._now,
@@ -109,3 +189,8 @@ class Step:
         async with connection.transaction():
             judged = iter(await self._judged(connection, missed))
         return tuple(api.Committed() if n in held else next(judged) for n in range(len(units)))
+
+
+def _is_plain(want: Want | None) -> TypeGuard[Want]:
+    """Whether a statement can grant it, as far as the wish itself tells."""
+    return want is not None and want.fair is None and is_storable(want)

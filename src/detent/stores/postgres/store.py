@@ -1,4 +1,4 @@
-"""The store on a PostgreSQL database: a pool for all, one for who may have to wait, one listener."""
+"""The store on PostgreSQL: a pool for all, one for those who may have to wait, a listener."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreError, StoreUnavailable
+from detent.errors import StoreClosed, StoreError, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
-from detent.stores.api import Key, Store, Stored, Unit, Want
-from detent.stores.bounds import need_time
-from detent.stores.postgres import address, feeding, placing, reading, upkeep, writing
+from detent.stores.api import Key, Record, Store, Stored, Unit, Want
+from detent.stores.bell import Bell
+from detent.stores.bounds import need_size, need_time
+from detent.stores.postgres import address, feeding, placing, pruning, reading, upkeep, writing
 from detent.stores.postgres.address import Address
-from detent.stores.postgres.bell import Bell
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
 from detent.stores.postgres.lanes import Lanes
@@ -41,6 +43,8 @@ _KEYED: Final = 2
 """Connections for steps that may have to wait for somebody's own transaction."""
 _KEYS_PAGE: Final = 1_000
 _FOLD_S: Final = 1.0
+_LOOK_S: Final = 1.0
+"""After so long somebody looks again even if no word has come."""
 
 
 def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
@@ -69,12 +73,13 @@ class PostgresStore:
         self._lanes = Lanes()
         self._open: _Open | None = None
         self._folded_at = 0.0
+        self._is_limited = False
 
     # --- opening and closing ------------------------------------------------------------------
 
     async def __aenter__(self) -> Store:
         if self._open is not None:
-            raise StoreUnavailable("This store is open already; open the address once more instead")
+            raise StoreOpen("This store is open already; open the address once more instead")
         self._process = os.getpid()
         try:
             await self._connect()
@@ -87,6 +92,8 @@ class PostgresStore:
         try:
             clock = await need_fit(connection)
             await prepare(connection)
+            row = await connection.fetch_row("any_limit")
+            self._is_limited = row is not None and row[0]
         finally:
             await connection.close()
         self._clock = self._clock or clock
@@ -138,29 +145,39 @@ class PostgresStore:
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
         opened = self._opened(now)
+        need_size(units, want)
         batch = sort(units)
         unknown = self._lanes.unknown(batch.lanes)
         if unknown:
             await opened.pool.run(lambda one: self._lanes.learn(one, unknown))
-        if want is not None:
-            self._bell.look()
+        seen = self._bell.rung
         step = Step(self._lanes, batch, want, now)
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None and not stepped.claimed.lost:
             stepped = await self._with_placed(want, stepped, now)
-        if any(_may_be_claimed(unit) for unit in units):
+        self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
+        if step.has_opened or any(self._may_let_in(unit) for unit in units):
             self._tell()
-        return stepped
+        return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
+
+    def _may_let_in(self, unit: Unit) -> bool:
+        """Whether somebody may claim what could not be claimed before: a job came, or room did."""
+        if any(new.job.state == "available" for new in unit.new):
+            return True
+        moved = [move for move in unit.moves if move.events]
+        if any(move.job.state == "available" for move in moved):
+            return True
+        return self._is_limited and any(move.job.lease is None for move in moved)
 
     async def _with_placed(self, want: Want, stepped: api.Stepped, now: int) -> api.Stepped:
         """Jobs that had no lane are granted too; if that fails, the answer there is stands."""
         jobs = stepped.claimed.jobs
-        rest = msgspec.structs.replace(want, leases=want.leases[len(jobs) :])
+        rest = replace(want, leases=want.leases[len(jobs) :])
         with suppress(StoreError):
             if rest.leases and await self._run(placing.place):
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
-                claimed = msgspec.structs.replace(more, jobs=(*jobs, *more.jobs))
-                return msgspec.structs.replace(stepped, claimed=claimed)
+                claimed = replace(more, jobs=(*jobs, *more.jobs))
+                return replace(stepped, claimed=claimed)
         return stepped
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
@@ -174,6 +191,16 @@ class PostgresStore:
     async def _place(self) -> None:
         if await self._run(placing.place):
             self._tell()
+
+    async def take_due_records(
+        self, *, now: int, limit: int, hold_us: int = 500_000
+    ) -> Sequence[Record]:
+        self._opened(now)
+        return await self._run(upkeep.take_due_records, now, max(limit, 0), now + hold_us)
+
+    async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
+        self._opened(now)
+        return await self._run(upkeep.note, notes)
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         self._opened(now)
@@ -192,6 +219,17 @@ class PostgresStore:
         await self._run(upkeep.set_gates, gates)
         self._tell()
 
+    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        self._opened(now)
+        await self._run(upkeep.set_limits, limits)
+        self._is_limited = True
+        self._tell()
+
+    async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
+        self._opened(now)
+        await self._sequence()
+        return await self._run(pruning.prune, rules, now, max(limit, 0))
+
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         await self._sequence()
         while (draft := await self._run(feeding.draft, max(limit, 0))) is not None:
@@ -200,7 +238,7 @@ class PostgresStore:
         return None
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
-        return await self._run(writing.append, lines)
+        return await self._opened().pool.run(writing.Appending(lines).run)
 
     async def _sequence(self) -> None:
         # In one process one is enough: whoever waits here would only wait for the row instead.
@@ -214,6 +252,25 @@ class PostgresStore:
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await self._run(reading.find, chosen, page)
+
+    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+        return await self._run(reading.flows, keys)
+
+    async def find_workflows(
+        self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
+    ) -> Sequence[Workflow]:
+        return await self._run(reading.find_workflows, tenant, state, page)
+
+    async def records(
+        self, kind: str, tenant: str = "", after: str | None = None, limit: int = 1_000
+    ) -> Sequence[Record]:
+        return await self._run(reading.records, kind, tenant, after, max(limit, 0))
+
+    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+        return await self._run(reading.record, keys)
+
+    async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
+        return await self._run(reading.limits, tenant)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
@@ -235,6 +292,9 @@ class PostgresStore:
         await self._sequence()
         return await self._run(feeding.feed, after, max(limit, 0))
 
+    async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
+        return await self._run(reading.leaves, after, max(limit, 0))
+
     async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
         return await self._run(feeding.blocks, after, max(limit, 0))
 
@@ -253,9 +313,7 @@ class PostgresStore:
 
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._opened()
-        return await self._bell.wait(timeout_s)
-
-
-def _may_be_claimed(unit: Unit) -> bool:
-    changed: list[Any] = [*unit.moves, *unit.new]
-    return any(one.events and one.job.state == "available" for one in changed)
+        if timeout_s <= _LOOK_S:
+            return await self._bell.wait(timeout_s, seen)
+        await self._bell.wait(_LOOK_S, seen)
+        return self._open is not None

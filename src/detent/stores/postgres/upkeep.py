@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import astuple, replace
+
+from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job, Lease
-from detent.stores.api import Due, GateRow, WorkerRow
+from detent.lifecycle.job.table import PARKED
+from detent.lifecycle.workflow import Flow
+from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored, WorkerRow
+from detent.stores.gates import joined
+from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.flowing import read_flows
 from detent.stores.postgres.judging import MISSING
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["beat", "declare_lost", "extend", "fold", "set_gates", "take_due"]
+__all__ = [
+    "beat",
+    "declare_lost",
+    "extend",
+    "fold",
+    "note",
+    "set_gates",
+    "set_limits",
+    "take_due",
+    "take_due_records",
+]
 
 _TALLIES_MAX: Final = 1_000
-_BESIDE: Final = 8
+_BESIDE: Final = 10
 """How many columns of a due row follow those of the job."""
 
 
 async def take_due(connection: Connection, now: int, limit: int, until: int) -> list[Due]:
-    """What is due, first the jobs of lost workers; nobody else gets them before `until`."""
+    """What is due, first what lost its worker or its step; nobody else gets it before `until`."""
     rows = await connection.fetch("take_due", now=now, most=limit, until=until)
     if not rows:
         await connection.fetch("lost_emptied")
-    return [_due(row, until) for row in rows]
+        await connection.fetch("swept_emptied")
+    read = [(stored_of(row), row[-_BESIDE:]) for row in rows]
+    jobs = [stored.job for stored, _ in read]
+    keys = {(job.tenant, job.workflow) for job in jobs if job.workflow is not None}
+    flows = await read_flows(connection, keys)
+    return [_due(replace(stored, wake_at=until), flows, *beside) for stored, beside in read]
 
 
-def _due(row: Sequence[Any], until: int) -> Due:
-    alive_until, lost, lease_until, *gates = row[-_BESIDE:]
-    stored = stored_of(row)
-    # The row was read as it stood before it was handed out.
-    handed = type(stored)(stored.job, stored.body, until, stored.result, stored.failures)
+def _due(stored: Stored, flows: Mapping[Key, Flow], *beside: Any) -> Due:
+    """The row as it is once it is handed out, with everything that `tick` asks about it."""
+    alive_until, lost, lease_until, *gates, swept = beside
+    job = stored.job
     worker = MISSING if alive_until is None else Lease(alive_until, bool(lost))
     wire = MISSING if lease_until is None else Lease(lease_until)
-    return Due(handed, _lease(stored.job, worker, wire), _gate(*gates))
+    gate = joined(_gate(*gates[:3]), _gate(*gates[3:]))
+    if job.workflow is not None and job.step is not None:
+        flow = flows[job.tenant, job.workflow]
+        gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+    return Due(stored, _lease(job, worker, wire), gate, swept > 0 and job.state in PARKED)
 
 
 def _lease(job: Job, worker: Lease, wire: Lease) -> Lease | None:
@@ -43,19 +69,30 @@ def _lease(job: Job, worker: Lease, wire: Lease) -> Lease | None:
     return wire if job.wire else worker
 
 
-def _gate(
-    queue_closed: bool | None,
-    queue_opened_at: int | None,
-    queue_deleted: bool | None,
-    type_closed: bool | None,
-    type_opened_at: int | None,
-) -> Gate:
-    """The gates of a queue and of a type, as the one that a job of both stands behind."""
-    if queue_closed is None and type_closed is None:
-        return OPEN
-    opened = [at for at in (queue_opened_at, type_opened_at) if at is not None]
-    closed = bool(queue_closed) or bool(type_closed)
-    return Gate(closed, max(opened, default=None), bool(queue_deleted))
+def _gate(closed: bool | None, opened_at: int | None, queue_deleted: bool | None) -> Gate:
+    return OPEN if closed is None else Gate(closed, opened_at, bool(queue_deleted))
+
+
+async def take_due_records(
+    connection: Connection, now: int, limit: int, until: int
+) -> list[Record]:
+    """The small records that are due; nobody else gets them before `until`."""
+    rows = await connection.fetch("take_due_records", now=now, most=limit, until=until)
+    return [Record(*row) for row in rows]
+
+
+async def note(connection: Connection, notes: Sequence[tuple[Key, str, Note]]) -> list[bool]:
+    """Keep what the holders say; the newest counts."""
+    kept = [number for number, one in enumerate(notes) if is_storable(one)]
+    if not kept:
+        return [False] * len(notes)
+    rows = [(*notes[n][0], notes[n][1], *astuple(notes[n][2])) for n in kept]
+    async with connection.transaction():
+        told = columns(("tenants", "ids", "leases"), [row[:3] for row in rows])
+        held = {kept[number - 1] for (number,) in await connection.fetch("holding", **told)}
+        names = ("tenants", "ids", "leases", "ats", "attempts", "percents", "texts")
+        await connection.fetch("notes_put", **columns(names, rows))
+    return [number in held for number in range(len(notes))]
 
 
 async def fold(connection: Connection) -> None:
@@ -67,7 +104,7 @@ async def fold(connection: Connection) -> None:
 
 async def beat(connection: Connection, workers: Sequence[WorkerRow]) -> list[bool]:
     """Renew all that are not lost."""
-    newest = {worker.id: worker.alive_until for worker in workers}
+    newest = {one.id: one.alive_until for one in workers if is_storable(one.id)}
     rows = await connection.fetch("beat", **columns(("workers", "untils"), newest.items()))
     alive = {name for (name,) in rows}
     return [worker.id in alive for worker in workers]
@@ -75,14 +112,15 @@ async def beat(connection: Connection, workers: Sequence[WorkerRow]) -> list[boo
 
 async def declare_lost(connection: Connection, workers: Sequence[str], now: int) -> list[bool]:
     """Mark those whose time is over; what is unknown or marked already is lost as well."""
-    rows = await connection.fetch("declare_lost", workers=list(workers), now=now)
+    known = [worker for worker in workers if is_storable(worker)]
+    rows = await connection.fetch("declare_lost", workers=known, now=now)
     alive = {name for (name,) in rows}
     return [worker not in alive for worker in workers]
 
 
 async def extend(connection: Connection, leases: Sequence[tuple[str, int]]) -> list[bool]:
     """Move the ends of those that have a row."""
-    newest = dict(leases)
+    newest = {lease: until for lease, until in leases if is_storable(lease)}
     rows = await connection.fetch("extend", **columns(("leases", "untils"), newest.items()))
     alive = {lease for (lease,) in rows}
     return [lease in alive for lease, _ in leases]
@@ -94,3 +132,17 @@ async def set_gates(connection: Connection, gates: Sequence[GateRow]) -> None:
     rows = [(*key, one.closed, one.opened_at, one.queue_deleted) for key, one in newest.items()]
     names = ("tenants", "kinds", "names", "closed", "opened_at", "deleted")
     await connection.fetch("gates_put", **columns(names, rows))
+
+
+async def set_limits(connection: Connection, rows: Sequence[LimitRow]) -> None:
+    """The newest word about each limit; what was used of it stays used."""
+    newest = {(row.tenant, row.kind.value, row.name): row.limit for row in rows}
+    lifted = [name for name, limit in newest.items() if limit is None]
+    kept = [(*name, *astuple(limit)) for name, limit in newest.items() if limit is not None]
+    names = ("tenants", "kinds", "names")
+    async with connection.transaction():
+        if lifted:
+            await connection.fetch("limits_dropped", **columns(names, lifted))
+        if kept:
+            more = ("concurrencies", "rates", "periods", "spacings")
+            await connection.fetch("limits_put", **columns((*names, *more), kept))

@@ -26,6 +26,8 @@ CREATE TABLE detent.lanes (
 
 CREATE INDEX lanes_of_queue ON detent.lanes (tenant, queue);
 
+CREATE INDEX lanes_of_key ON detent.lanes (tenant, key) WHERE key <> '';
+
 -- The narrow head of a job: the lifecycle record in its own order, then what the store keeps about
 -- it. `gated`, `handed_until`, `wake_at` and the flags at the end move without a version.
 CREATE TABLE detent.jobs (
@@ -82,6 +84,8 @@ CREATE TABLE detent.jobs (
     gated boolean NOT NULL DEFAULT false,
     has_result boolean NOT NULL DEFAULT false,
     has_failures boolean NOT NULL DEFAULT false,
+    has_note boolean NOT NULL DEFAULT false,
+    has_checkpoint boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant, id),
     CHECK ((lease IS NOT NULL) = (state = ANY (ARRAY[{{job_in_hands}}]))),
     CHECK ((ended_at IS NOT NULL) = (state = ANY (ARRAY[{{job_ended}}])))
@@ -103,6 +107,17 @@ CREATE INDEX jobs_holding ON detent.jobs (holder, lease) WHERE lease IS NOT NULL
 CREATE INDEX jobs_unique ON detent.jobs (tenant, fingerprint, state, created_at)
     WHERE fingerprint IS NOT NULL;
 
+CREATE INDEX jobs_of_workflow ON detent.jobs (tenant, workflow, id) WHERE workflow IS NOT NULL;
+
+CREATE INDEX jobs_parked_of_step ON detent.jobs (tenant, step, gated, priority DESC, place, id)
+    WHERE step IS NOT NULL AND state = ANY (ARRAY[{{job_parked}}]);
+
+-- Few jobs are in these states, and those who look for them must not walk past all others.
+CREATE INDEX jobs_rare ON detent.jobs (tenant, state, id)
+    WHERE state = ANY (ARRAY[{{job_rare}}]);
+
+CREATE INDEX jobs_ended ON detent.jobs (state, ended_at, tenant, id) WHERE ended_at IS NOT NULL;
+
 CREATE TABLE detent.bodies (
     tenant text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -112,8 +127,37 @@ CREATE TABLE detent.bodies (
     tags text,
     retry text,
     schema text,
+    key text COLLATE "C",
     PRIMARY KEY (tenant, id)
 );
+
+CREATE TABLE detent.tags (
+    tenant text COLLATE "C" NOT NULL,
+    tag text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL
+);
+
+-- By the digest of the tag, which may be longer than an index takes.
+CREATE INDEX tags_of_tenant ON detent.tags (tenant, md5(tag), id);
+
+CREATE INDEX tags_of_job ON detent.tags (tenant, id);
+
+CREATE TABLE detent.notes (
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    at bigint NOT NULL,
+    attempt bigint NOT NULL,
+    percent bigint,
+    text text NOT NULL,
+    PRIMARY KEY (tenant, id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE detent.checkpoints (
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    checkpoint text NOT NULL,
+    PRIMARY KEY (tenant, id)
+) WITH (fillfactor = 50);
 
 CREATE TABLE detent.results (
     tenant text COLLATE "C" NOT NULL,
@@ -140,7 +184,9 @@ CREATE INDEX failures_of_job ON detent.failures (tenant, id, number);
 -- One row per job that is held over the wire; renewing it touches neither the job nor its indexes.
 CREATE TABLE detent.leases (
     lease text COLLATE "C" PRIMARY KEY,
-    until bigint NOT NULL
+    until bigint NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 50);
 
 -- `lost` is 1 while jobs may be left in its hands, and 2 once none are: nobody looks there again.
@@ -162,6 +208,73 @@ CREATE TABLE detent.gates (
     PRIMARY KEY (tenant, kind, name)
 );
 
+CREATE TABLE detent.limits (
+    tenant text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    concurrency bigint,
+    rate bigint,
+    period_us bigint NOT NULL,
+    spacing_us bigint,
+    period_at bigint,
+    starts bigint NOT NULL DEFAULT 0,
+    last_at bigint,
+    PRIMARY KEY (tenant, kind, name)
+) WITH (fillfactor = 50);
+
+-- Whose turn it was, and when, where queues or keys take turns.
+CREATE TABLE detent.served (
+    tenant text COLLATE "C" NOT NULL,
+    fair text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    turn bigint NOT NULL,
+    PRIMARY KEY (tenant, fair, name)
+) WITH (fillfactor = 50);
+
+-- Small records beside the jobs; only the version and the alarm of one are ours to read.
+CREATE TABLE detent.records (
+    kind text COLLATE "C" NOT NULL,
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    data text NOT NULL,
+    wake_at bigint,
+    command_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (kind, tenant, id)
+);
+
+CREATE INDEX records_waking ON detent.records (wake_at, kind, tenant, id) WHERE wake_at IS NOT NULL;
+
+CREATE TABLE detent.workflows (
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    state text COLLATE "C" NOT NULL,
+    ended_at bigint,
+    record text NOT NULL,
+    PRIMARY KEY (tenant, id)
+);
+
+CREATE INDEX workflows_ended ON detent.workflows (ended_at, tenant, id) WHERE ended_at IS NOT NULL;
+
+-- `tally` counts its jobs. `flips` while jobs may be left whose `gated` is from before it opened;
+-- `swept` is 1 while jobs may be left that wait in vain, and 2 once none are.
+CREATE TABLE detent.steps (
+    tenant text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    workflow text COLLATE "C" NOT NULL,
+    record text NOT NULL,
+    tally text,
+    flips boolean NOT NULL DEFAULT false,
+    swept smallint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, id)
+) WITH (fillfactor = 50);
+
+CREATE INDEX steps_of_workflow ON detent.steps (tenant, workflow);
+
+CREATE INDEX steps_flipping ON detent.steps (tenant, id) WHERE flips;
+
+CREATE INDEX steps_swept ON detent.steps (tenant, id) WHERE swept = 1;
+
 CREATE TABLE detent.idempotency (
     tenant text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -170,6 +283,10 @@ CREATE TABLE detent.idempotency (
     id text COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant, key)
 );
+
+CREATE INDEX idempotency_expiring ON detent.idempotency (expires_at);
+
+CREATE INDEX idempotency_of_job ON detent.idempotency (tenant, id);
 
 -- How many jobs more or less each transaction left in a lane and state. Nobody updates a row that
 -- others update too; now and then all of them are replaced by their sums.
@@ -296,7 +413,7 @@ SELECT
     j.active_us, j.lease, j.holder, j.wire, j.lease_us, j.enqueued_at, j.ready_at, j.activated_at,
     j.claimed_at, j.started_at, j.received_at, j.start_us, j.ended_at, j.erased_at, j.cancel_at,
     j.force_at, j.cause, j.returned_by, j.delay_us, j.rerun_of, j.workflow, j.step, j.wake_at,
-    b.type, b.payload, b.meta, b.tags, b.retry, b.schema,
+    b.type, b.payload, b.meta, b.tags, b.retry, b.schema, b.key,
     CASE WHEN j.has_result THEN (
         SELECT r.result FROM detent.results AS r WHERE r.tenant = j.tenant AND r.id = j.id
     ) END AS result,
@@ -308,6 +425,13 @@ SELECT
         )::text
         FROM detent.failures AS f WHERE f.tenant = j.tenant AND f.id = j.id
     ) END AS errors,
-    j.lane, j.fingerprint, j.handed_until
+    CASE WHEN j.has_note THEN (
+        SELECT json_build_array(n.at, n.attempt, n.percent, n.text)::text
+        FROM detent.notes AS n WHERE n.tenant = j.tenant AND n.id = j.id
+    ) END AS note,
+    CASE WHEN j.has_checkpoint THEN (
+        SELECT c.checkpoint FROM detent.checkpoints AS c
+        WHERE c.tenant = j.tenant AND c.id = j.id
+    ) END AS checkpoint
 FROM detent.jobs AS j
 JOIN detent.bodies AS b ON b.tenant = j.tenant AND b.id = j.id;

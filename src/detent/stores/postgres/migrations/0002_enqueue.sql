@@ -185,11 +185,15 @@ BEGIN
         INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint)
         SELECT {{job}}, woken::bigint, of_lane, mark FROM told ORDER BY tenant, id
     ), kept AS (
-        INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema)
+        INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
         SELECT tenant, id, body ->> 'type', coalesce(body ->> 'payload', '[]'),
             coalesce(body ->> 'meta', '{}'), nullif(body ->> 'tags', '[]'), body ->> 'retry',
-            body ->> 'schema'
+            body ->> 'schema', body ->> 'key'
         FROM told ORDER BY tenant, id
+    ), tagged AS (
+        INSERT INTO detent.tags (tenant, tag, id)
+        SELECT DISTINCT tenant, tag, id
+        FROM told CROSS JOIN LATERAL jsonb_array_elements_text(body -> 'tags') AS one (tag)
     ), counted AS (
         INSERT INTO detent.tallies (lane, state, count)
         SELECT of_lane, state, count(*) FROM told WHERE of_lane IS NOT NULL GROUP BY of_lane, state

@@ -8,7 +8,11 @@ alive AS MATERIALIZED (
     WHERE id = $holder AND lost = 0 AND alive_until > $now::bigint
     FOR SHARE
 ), may AS MATERIALIZED (
-    SELECT $wire::boolean OR EXISTS (SELECT FROM alive) AS claims
+    -- Under limits, and while jobs of a step that opened wait to be let in, claims are made with
+    -- care: by questions, not by this statement.
+    SELECT $wire::boolean OR EXISTS (SELECT FROM alive) AS claims,
+        EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
+        EXISTS (SELECT FROM detent.steps WHERE flips) AS is_flipping
 ), again AS MATERIALIZED (
     -- The inner query is kept apart, or the tenant would be looked up in an index of all its jobs.
     SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
@@ -20,9 +24,11 @@ alive AS MATERIALIZED (
     FROM detent.lanes AS l
     JOIN unnest($profiles::text[], $lease_spans::bigint[]) AS p (profile, lease_us)
         ON p.profile = l.profile
-    WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = 'pull'
+    WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = $delivery
         AND ($types::text[] IS NULL OR l.type = ANY ($types))
-        AND (SELECT claims FROM may) AND NOT EXISTS (SELECT FROM again)
+        AND (SELECT claims AND NOT is_limited AND NOT is_flipping FROM may)
+        AND NOT EXISTS (SELECT FROM again)
+        {{apart}}
         AND NOT EXISTS (
             SELECT FROM detent.gates AS g
             WHERE g.tenant = $tenant AND g.kind = 'queue' AND g.name = l.queue
@@ -51,7 +57,7 @@ alive AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT shares.turn, shares.lease_us, best.*
     FROM shares CROSS JOIN LATERAL (
-        SELECT j.priority, j.place, j.id FROM detent.jobs AS j
+        SELECT j.priority, j.place, j.id, j.workflow FROM detent.jobs AS j
         WHERE j.lane = shares.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
             AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
         ORDER BY j.priority DESC, j.place, j.id LIMIT shares.share
@@ -59,16 +65,18 @@ alive AS MATERIALIZED (
     ) AS best
 ), turns AS MATERIALIZED (
     SELECT id, lease_us, row_number() OVER (ORDER BY turn, priority DESC, place, id) AS number
-    FROM picked
+    -- What a job does is heard by its workflow, which must be asked first.
+    FROM picked WHERE NOT EXISTS (SELECT FROM picked AS one WHERE one.workflow IS NOT NULL)
 ), taken AS (
     UPDATE detent.jobs AS j SET
         version = j.version + 1,
-        state = 'active',
+        state = $state,
         previous = j.state,
         state_at = greatest($now::bigint, j.last_at),
         last_at = greatest($now::bigint, j.last_at),
         claimed_at = greatest($now::bigint, j.last_at),
-        started_at = greatest($now::bigint, j.last_at),
+        started_at = CASE WHEN $is_push::boolean THEN j.started_at
+            ELSE greatest($now::bigint, j.last_at) END,
         attempt = j.attempt + 1,
         run_at = NULL,
         returned_by = NULL,
@@ -78,21 +86,23 @@ alive AS MATERIALIZED (
         lease_us = turns.lease_us,
         handed_until = NULL,
         wake_at = least(
-            greatest($now::bigint, j.last_at) + j.active_us,
-            j.force_at,
+            greatest($now::bigint, j.last_at)
+                + CASE WHEN $is_push::boolean THEN j.pending_us ELSE j.active_us END,
+            CASE WHEN NOT $is_push::boolean THEN j.force_at END,
             greatest($now::bigint, j.last_at) + turns.lease_us
         )
     FROM turns WHERE j.tenant = $tenant AND j.id = turns.id
     RETURNING turns.number::int AS number, j.*
 ), leased AS (
-    INSERT INTO detent.leases (lease, until)
-    SELECT lease, $now::bigint + lease_us FROM taken WHERE wire
-    ON CONFLICT (lease) DO UPDATE SET until = excluded.until
+    INSERT INTO detent.leases (lease, until, tenant, id)
+    SELECT lease, $now::bigint + lease_us, tenant, id FROM taken WHERE wire
+    ON CONFLICT (lease) DO UPDATE SET
+        until = excluded.until, tenant = excluded.tenant, id = excluded.id
 )
 
 -- part: claim_events
-SELECT 2 AS part, number AS turn, tenant, id AS record, version, last_at AS at, 'claim' AS name,
-    'available' AS source, 'active' AS target, $actor AS actor, $actor_id AS actor_id,
+SELECT 2 AS part, number AS turn, tenant, id AS record, version, last_at AS at, $event AS name,
+    'available' AS source, state AS target, $actor AS actor, $actor_id AS actor_id,
     $command_id AS command_id, 'job' AS kind,
     ($rests::text[])[number] || coalesce(',"lease_us":' || lease_us, '') || '}' AS rest
 FROM taken
@@ -100,10 +110,10 @@ FROM taken
 -- part: claim_counts
 SELECT lane, 'available' AS state, -1 AS count FROM taken
 UNION ALL
-SELECT lane, 'active', 1 FROM taken
+SELECT lane, state, 1 FROM taken
 
 -- part: claimed
-{{taken}}, taken.wake_at, b.type, b.payload, b.meta, b.tags, b.retry, b.schema,
+{{taken}}, taken.wake_at, b.type, b.payload, b.meta, b.tags, b.retry, b.schema, b.key,
     CASE WHEN taken.has_result THEN (
         SELECT r.result FROM detent.results AS r
         WHERE r.tenant = taken.tenant AND r.id = taken.id
@@ -115,7 +125,21 @@ SELECT lane, 'active', 1 FROM taken
             ) ORDER BY f.number
         )::text
         FROM detent.failures AS f WHERE f.tenant = taken.tenant AND f.id = taken.id
-    ) END AS errors
+    ) END AS errors,
+    CASE WHEN taken.has_note THEN (
+        SELECT json_build_array(n.at, n.attempt, n.percent, n.text)::text
+        FROM detent.notes AS n WHERE n.tenant = taken.tenant AND n.id = taken.id
+    ) END AS note,
+    CASE WHEN taken.has_checkpoint THEN (
+        SELECT c.checkpoint FROM detent.checkpoints AS c
+        WHERE c.tenant = taken.tenant AND c.id = taken.id
+    ) END AS checkpoint
+
+-- part: answers
+(SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again,
+    (SELECT is_limited FROM may) AS is_limited,
+    (SELECT is_limited OR is_flipping FROM may)
+        OR EXISTS (SELECT FROM picked WHERE workflow IS NOT NULL) AS needs_care
 
 -- name: claim
 WITH {{claiming}},
@@ -124,7 +148,7 @@ changed AS ({{claim_counts}}),
 {{recorded}}
 SELECT one.*, {{claimed}}
 FROM (
-    SELECT 1 AS number, (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again
+    SELECT 1 AS number, {{answers}}
 ) AS one FULL JOIN taken USING (number)
 LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
 ORDER BY coalesce(one.number, taken.number)
@@ -138,3 +162,111 @@ CROSS JOIN LATERAL (
 JOIN detent.stored AS s ON s.tenant = j.tenant AND s.id = j.id
 WHERE j.tenant = $tenant
 ORDER BY told.number
+
+-- name: claim_lock
+SELECT pg_advisory_xact_lock($key::bigint)
+
+-- name: lanes_open
+SELECT l.lane, l.tenant, l.queue, l.type, l.profile, l.delivery, l.key,
+    q.opened_at AS queue_opened_at, t.opened_at AS type_opened_at
+FROM detent.lanes AS l
+LEFT JOIN detent.gates AS q ON q.tenant = l.tenant AND q.kind = 'queue' AND q.name = l.queue
+LEFT JOIN detent.gates AS t ON t.tenant = l.tenant AND t.kind = 'type' AND t.name = l.type
+WHERE l.tenant = $tenant AND l.queue = ANY ($queues::text[]) AND l.delivery = $delivery
+    AND l.profile = ANY ($profiles::text[]) AND ($types::text[] IS NULL OR l.type = ANY ($types))
+    AND (q.name IS NULL OR NOT (q.closed OR q.queue_deleted))
+    AND (t.name IS NULL OR NOT t.closed)
+
+-- name: lane_heads
+SELECT told.lane, j.priority, j.place, j.id, j.workflow, j.step
+FROM unnest($lanes::int[]) AS told (lane) CROSS JOIN LATERAL (
+    SELECT j.priority, j.place, j.id, j.workflow, j.step FROM detent.jobs AS j
+    WHERE j.lane = told.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
+        AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
+    ORDER BY j.priority DESC, j.place, j.id LIMIT $most::bigint
+) AS j
+ORDER BY told.lane, j.priority DESC, j.place, j.id
+
+-- name: lane_next
+SELECT j.priority, j.place, j.id, j.workflow, j.step FROM detent.jobs AS j
+WHERE j.lane = $lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
+    AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
+    AND j.priority <= $priority::bigint
+    AND (j.priority < $priority::bigint OR (j.place, j.id) > ($place::bigint, $id::text))
+ORDER BY j.priority DESC, j.place, j.id LIMIT $most::bigint
+
+-- name: picked
+SELECT j.id FROM detent.jobs AS j
+WHERE j.tenant = $tenant AND j.id = ANY ($ids::text[])
+    AND j.state = 'available' AND NOT j.held AND NOT j.gated
+ORDER BY j.id FOR UPDATE SKIP LOCKED
+
+-- name: shut
+UPDATE detent.jobs SET gated = true
+WHERE tenant = $tenant AND id = ANY ($ids::text[]) AND state = 'available'
+
+-- name: flipping
+SELECT tenant, id, workflow FROM detent.steps WHERE flips LIMIT $most::bigint
+
+-- name: flip
+UPDATE detent.jobs AS j SET gated = false
+FROM (
+    SELECT one.tenant, one.id FROM detent.jobs AS one
+    WHERE one.tenant = $tenant AND one.step = $step AND one.gated
+        AND one.step IS NOT NULL AND one.state = ANY (ARRAY[{{parked}}])
+    ORDER BY one.priority DESC, one.place, one.id LIMIT $most::bigint
+    FOR UPDATE SKIP LOCKED
+) AS chosen
+WHERE j.tenant = chosen.tenant AND j.id = chosen.id
+RETURNING j.id
+
+-- name: flipped
+UPDATE detent.steps SET flips = false
+WHERE tenant = $tenant AND id = $step AND ($is_closed::boolean OR NOT EXISTS (
+    SELECT FROM detent.jobs AS one
+    WHERE one.tenant = $tenant AND one.step = $step AND one.gated
+        AND one.step IS NOT NULL AND one.state = ANY (ARRAY[{{parked}}])
+))
+
+-- name: limits_locked
+SELECT kind, name, concurrency, rate, period_us, spacing_us, period_at, starts, last_at
+FROM detent.limits
+WHERE tenant = $tenant AND (kind, name) IN (
+    SELECT 'queue', one FROM unnest($queues::text[]) AS told (one)
+    UNION ALL
+    SELECT 'key', one FROM unnest($keys::text[]) AS told (one)
+)
+ORDER BY kind, name FOR UPDATE
+
+-- name: in_hands
+SELECT 'queue' AS kind, l.queue AS name, sum(t.count)::bigint AS count
+FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+WHERE l.tenant = $tenant AND l.queue = ANY ($queues::text[])
+    AND t.state = ANY (ARRAY[{{in_hands}}])
+GROUP BY l.queue
+UNION ALL
+SELECT 'key', l.key, sum(t.count)::bigint
+FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+WHERE l.tenant = $tenant AND l.key = ANY ($keys::text[]) AND l.key <> ''
+    AND t.state = ANY (ARRAY[{{in_hands}}])
+GROUP BY l.key
+
+-- name: limits_used
+UPDATE detent.limits AS l SET
+    period_at = told.period_at, starts = told.starts, last_at = told.last_at
+FROM unnest(
+    $kinds::text[], $names::text[], $period_ats::bigint[], $starts::bigint[], $last_ats::bigint[]
+) AS told (kind, name, period_at, starts, last_at)
+WHERE l.tenant = $tenant AND l.kind = told.kind AND l.name = told.name
+
+-- name: served
+SELECT name, turn FROM detent.served
+WHERE tenant = $tenant AND fair = $fair AND name = ANY ($names::text[])
+
+-- name: served_latest
+SELECT coalesce(max(turn), 0) FROM detent.served
+
+-- name: served_put
+INSERT INTO detent.served (tenant, fair, name, turn)
+SELECT $tenant, $fair, name, turn FROM unnest($names::text[], $turns::bigint[]) AS told (name, turn)
+ON CONFLICT (tenant, fair, name) DO UPDATE SET turn = excluded.turn

@@ -10,6 +10,33 @@ ORDER BY j.tenant, j.id FOR UPDATE
 -- name: lane_names
 SELECT lane, type, key FROM detent.lanes WHERE lane = ANY ($lanes::int[])
 
+-- name: workflows_locked
+SELECT w.tenant, w.id, w.record FROM detent.workflows AS w
+WHERE (w.tenant, w.id) IN (
+    SELECT told.tenant, told.id FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+)
+ORDER BY w.tenant, w.id FOR UPDATE
+
+-- name: workflows_read
+SELECT w.tenant, w.id, w.record FROM detent.workflows AS w
+WHERE (w.tenant, w.id) IN (
+    SELECT told.tenant, told.id FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+)
+
+-- name: steps_read
+SELECT s.tenant, s.workflow, s.record, s.tally, s.swept FROM detent.steps AS s
+WHERE (s.tenant, s.workflow) IN (
+    SELECT told.tenant, told.id FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+)
+
+-- name: records_locked
+SELECT r.kind, r.tenant, r.id, r.version, r.data, r.wake_at, r.command_id FROM detent.records AS r
+WHERE (r.kind, r.tenant, r.id) IN (
+    SELECT told.kind, told.tenant, told.id
+    FROM unnest($kinds::text[], $tenants::text[], $ids::text[]) AS told (kind, tenant, id)
+)
+ORDER BY r.kind, r.tenant, r.id FOR UPDATE
+
 -- name: own
 SELECT DISTINCT told.number
 FROM unnest($numbers::int[], $tenants::text[], $records::text[], $commands::text[])
@@ -65,14 +92,17 @@ ON CONFLICT (tenant, key) DO UPDATE SET
 
 -- name: rearm
 UPDATE detent.jobs AS j SET
-    wake_at = told.wake_at,
+    wake_at = CASE WHEN j.wire AND j.lease = told.lease
+        THEN least(told.wake_at, (SELECT l.until FROM detent.leases AS l WHERE l.lease = j.lease))
+        ELSE told.wake_at END,
     handed_until = NULL,
     has_result = j.has_result OR told.with_result,
-    has_failures = j.has_failures OR told.with_failure
+    has_failures = j.has_failures OR told.with_failure,
+    has_checkpoint = j.has_checkpoint OR told.with_checkpoint
 FROM unnest(
-    $tenants::text[], $ids::text[], $wakes::bigint[], $with_result::boolean[],
-    $with_failure::boolean[]
-) AS told (tenant, id, wake_at, with_result, with_failure)
+    $tenants::text[], $ids::text[], $wakes::bigint[], $leases::text[], $with_result::boolean[],
+    $with_failure::boolean[], $with_checkpoint::boolean[]
+) AS told (tenant, id, wake_at, lease, with_result, with_failure, with_checkpoint)
 WHERE j.tenant = told.tenant AND j.id = told.id
 
 -- name: record

@@ -6,11 +6,11 @@
 told AS (
     SELECT * FROM unnest(
         $numbers::int[], $fences::bigint[], $fence_leases::text[], $lanes::int[],
-        $leaves::boolean[], $with_result::boolean[], $with_failure::boolean[],
-        $tenants::text[], $ids::text[], $wakes::bigint[], {{moving_arrays}}
+        $leaves::boolean[], $gated::boolean[], $with_result::boolean[], $with_failure::boolean[],
+        $with_checkpoint::boolean[], $tenants::text[], $ids::text[], $wakes::bigint[], {{moving_arrays}}
     ) AS told (
-        number, fence, fence_lease, new_lane, leaves, with_result, with_failure,
-        tenant, id, wake_at, {{moving}}
+        number, fence, fence_lease, new_lane, leaves, gated, with_result, with_failure,
+        with_checkpoint, tenant, id, wake_at, {{moving}}
     )
 ), held AS MATERIALIZED (
     SELECT told.*, j.state AS old_state, j.lease AS old_lease, j.wire AS old_wire,
@@ -26,11 +26,17 @@ told AS (
 ), moved AS (
     UPDATE detent.jobs AS j SET
         {{moving_sets}},
-        wake_at = told.wake_at,
+        wake_at = CASE WHEN told.old_wire AND told.lease = told.old_lease
+            THEN least(
+                told.wake_at, (SELECT l.until FROM detent.leases AS l WHERE l.lease = told.lease)
+            )
+            ELSE told.wake_at END,
         handed_until = NULL,
+        gated = told.gated,
         lane = coalesce(told.new_lane, j.lane),
         has_result = j.has_result OR told.with_result,
-        has_failures = j.has_failures OR told.with_failure
+        has_failures = j.has_failures OR told.with_failure,
+        has_checkpoint = j.has_checkpoint OR told.with_checkpoint
     FROM held AS told WHERE j.tenant = told.tenant AND j.id = told.id
 ), resulted AS (
     INSERT INTO detent.results (tenant, id, result)
@@ -52,10 +58,11 @@ told AS (
     DELETE FROM detent.leases AS l USING held
     WHERE held.old_wire AND l.lease = held.old_lease AND held.lease IS DISTINCT FROM held.old_lease
 ), leases_begun AS (
-    INSERT INTO detent.leases (lease, until)
-    SELECT held.lease, $now::bigint + coalesce(held.lease_us, 0) FROM held
+    INSERT INTO detent.leases (lease, until, tenant, id)
+    SELECT held.lease, $now::bigint + coalesce(held.lease_us, 0), held.tenant, held.id FROM held
     WHERE held.wire AND held.lease IS NOT NULL AND held.lease IS DISTINCT FROM held.old_lease
-    ON CONFLICT (lease) DO UPDATE SET until = excluded.until
+    ON CONFLICT (lease) DO UPDATE SET
+        until = excluded.until, tenant = excluded.tenant, id = excluded.id
 )
 
 -- part: move_events
@@ -94,14 +101,13 @@ SELECT number FROM held
 
 -- name: step
 WITH {{moves AND j.state <> 'available'}},
-{{claiming}},
+{{claiming AND (SELECT count(*) FROM held) = cardinality($numbers::int[])}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
 SELECT one.*, {{claimed}}
 FROM (
-    SELECT 1 AS number, ARRAY(SELECT number FROM held) AS held,
-        (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again
+    SELECT 1 AS number, ARRAY(SELECT number FROM held) AS held, {{answers}}
 ) AS one FULL JOIN taken USING (number)
 LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
 ORDER BY coalesce(one.number, taken.number)

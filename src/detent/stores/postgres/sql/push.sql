@@ -5,19 +5,26 @@
 WITH told AS (
     SELECT * FROM unnest(
         {{job_arrays}}, $wakes::bigint[], $lanes::int[], $fingerprints::text[],
-        $types::text[], $payloads::text[], $metas::text[], $tags::text[], $retries::text[],
-        $schemas::text[]
-    ) AS told ({{job}}, wake_at, lane, fingerprint, type, payload, meta, tags, retry, schema)
+        $gated::boolean[], $types::text[], $payloads::text[], $metas::text[], $tags::text[],
+        $retries::text[], $schemas::text[], $keys::text[]
+    ) AS told (
+        {{job}}, wake_at, lane, fingerprint, gated, type, payload, meta, tags, retry, schema, key
+    )
 ), made AS (
-    INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint)
-    SELECT {{job}}, wake_at, lane, fingerprint FROM told ORDER BY tenant, id
+    INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint, gated)
+    SELECT {{job}}, wake_at, lane, fingerprint, gated FROM told ORDER BY tenant, id
 ), kept AS (
-    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema)
-    SELECT tenant, id, type, payload, meta, tags, retry, schema FROM told ORDER BY tenant, id
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
+    SELECT tenant, id, type, payload, meta, tags, retry, schema, key FROM told ORDER BY tenant, id
+), tagged AS (
+    INSERT INTO detent.tags (tenant, tag, id)
+    SELECT * FROM unnest($tag_tenants::text[], $tag_texts::text[], $tag_ids::text[])
 ), leased AS (
-    INSERT INTO detent.leases (lease, until)
-    SELECT lease, $now::bigint + coalesce(lease_us, 0) FROM told WHERE wire AND lease IS NOT NULL
-    ON CONFLICT (lease) DO UPDATE SET until = excluded.until
+    INSERT INTO detent.leases (lease, until, tenant, id)
+    SELECT lease, $now::bigint + coalesce(lease_us, 0), tenant, id FROM told
+    WHERE wire AND lease IS NOT NULL
+    ON CONFLICT (lease) DO UPDATE SET
+        until = excluded.until, tenant = excluded.tenant, id = excluded.id
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count)
     SELECT lane, state, count(*) FROM told GROUP BY lane, state

@@ -2,32 +2,90 @@
 SELECT s.* FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
 JOIN detent.stored AS s ON s.tenant = told.tenant AND s.id = told.id
 
--- name: found
+-- part: tenants
+WITH RECURSIVE tenants AS (
+    (SELECT j.tenant FROM detent.jobs AS j
+    WHERE $tenant::text IS NULL OR j.tenant = $tenant ORDER BY j.tenant LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT j.tenant FROM detent.jobs AS j WHERE j.tenant > tenants.tenant
+        ORDER BY j.tenant LIMIT 1
+    ) FROM tenants WHERE tenants.tenant IS NOT NULL AND $tenant::text IS NULL
+)
+
+-- part: page
 SELECT s.* FROM (
-    WITH RECURSIVE tenants AS (
-        (SELECT j.tenant FROM detent.jobs AS j
-        WHERE $tenant::text IS NULL OR j.tenant = $tenant ORDER BY j.tenant LIMIT 1)
-        UNION ALL
-        SELECT (
-            SELECT j.tenant FROM detent.jobs AS j WHERE j.tenant > tenants.tenant
-            ORDER BY j.tenant LIMIT 1
-        ) FROM tenants WHERE tenants.tenant IS NOT NULL AND $tenant::text IS NULL
-    )
+    {{tenants}}
     SELECT one.tenant, one.id FROM tenants CROSS JOIN LATERAL (
         SELECT j.tenant, j.id FROM detent.jobs AS j
         LEFT JOIN detent.lanes AS l ON l.lane = j.lane
         LEFT JOIN detent.unplaced AS u
             ON j.lane IS NULL AND u.tenant = j.tenant AND u.id = j.id
-        WHERE j.tenant = tenants.tenant AND ($after::text IS NULL OR j.id < $after)
+        WHERE j.tenant = tenants.tenant
+            AND ($after_id::text IS NULL
+                OR j.id < $after_id OR (j.id = $after_id AND j.tenant < $after_tenant::text))
+            {{apart}}
             AND ($queue::text IS NULL OR j.queue = $queue)
             AND ($state::text IS NULL OR j.state = $state)
             AND ($type::text IS NULL OR coalesce(l.type, u.type) = $type)
             AND ($profile::text IS NULL OR j.profile = $profile)
+            AND ($key::text IS NULL OR (coalesce(l.key, u.key) = $key AND $key <> ''))
+            AND ($workflow::text IS NULL OR j.workflow = $workflow)
+            AND ($step::text IS NULL OR j.step = $step)
         ORDER BY j.id DESC LIMIT $most::bigint
     ) AS one
     ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
 ) AS page JOIN detent.stored AS s ON s.tenant = page.tenant AND s.id = page.id
 ORDER BY s.id DESC, s.tenant DESC
+
+-- name: found
+{{page}}
+
+-- name: found_rare
+{{page AND j.state = $state AND j.state = ANY (
+    ARRAY['discarded', 'cancelled', 'retryable', 'scheduled']
+)}}
+
+-- name: found_held
+{{page AND j.state = $state AND j.lease IS NOT NULL}}
+
+-- name: found_in_workflow
+{{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}
+
+-- name: found_tagged
+{{page AND EXISTS (
+    SELECT FROM detent.tags AS t
+    WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
+)}}
+
+-- name: found_workflows
+SELECT w.record FROM detent.workflows AS w
+WHERE ($tenant::text IS NULL OR w.tenant = $tenant) AND ($state::text IS NULL OR w.state = $state)
+    AND ($after_id::text IS NULL
+        OR w.id < $after_id OR (w.id = $after_id AND w.tenant < $after_tenant::text))
+ORDER BY w.id DESC, w.tenant DESC LIMIT $most::bigint
+
+-- name: records
+SELECT kind, id, version, data, wake_at, tenant FROM detent.records
+WHERE kind = $kind AND tenant = $tenant AND ($after::text IS NULL OR id > $after)
+ORDER BY id LIMIT $most::bigint
+
+-- name: record_named
+SELECT r.kind, r.id, r.version, r.data, r.wake_at, r.tenant
+FROM unnest($kinds::text[], $tenants::text[], $ids::text[]) AS told (kind, tenant, id)
+JOIN detent.records AS r ON r.kind = told.kind AND r.tenant = told.tenant AND r.id = told.id
+
+-- name: limits
+SELECT l.kind, l.name, l.concurrency, l.rate, l.period_us, l.spacing_us,
+    l.period_at, l.starts, l.last_at, coalesce((
+        SELECT sum(t.count) FROM detent.tallies AS t JOIN detent.lanes AS one ON one.lane = t.lane
+        WHERE one.tenant = l.tenant AND t.state = ANY (ARRAY[{{in_hands}}])
+            AND CASE WHEN l.kind = 'queue' THEN one.queue ELSE one.key END = l.name
+    ), 0)::bigint AS active
+FROM detent.limits AS l WHERE l.tenant = $tenant ORDER BY l.kind, l.name
+
+-- name: leaves
+SELECT pos, leaf FROM detent.leaves WHERE pos > $after::bigint ORDER BY pos LIMIT $most::bigint
 
 -- name: held_by
 SELECT s.* FROM detent.stored AS s WHERE s.holder = $holder AND s.lease IS NOT NULL

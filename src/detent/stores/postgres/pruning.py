@@ -1,0 +1,54 @@
+"""Forgetting: ended jobs that a rule lets go, and workflows that have none left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import asdict
+
+from detent.stores.api import Key, Retention
+from detent.stores.legal import is_storable
+from detent.stores.postgres.arrays import columns
+from detent.stores.postgres.connection import Connection
+
+__all__ = ["prune"]
+
+
+async def prune(connection: Connection, rules: Sequence[Retention], now: int, limit: int) -> int:
+    """How many jobs went; the oldest ends first."""
+    rules = [rule for rule in rules if is_storable(rule)]
+    async with connection.transaction():
+        await connection.fetch("may_forget")
+        row = await connection.fetch_row("sealed")
+        sealed = 0 if row is None else row[0]
+        found: set[tuple[int, str, str]] = set()
+        for rule in rules:
+            rows = await connection.fetch("over", **asdict(rule), sealed=sealed, most=limit)
+            found.update((ended_at, tenant, id_) for ended_at, tenant, id_ in rows)
+        gone = [(tenant, id_) for _, tenant, id_ in sorted(found)[:limit]]
+        await _forget_jobs(connection, gone)
+        await _forget_workflows(connection, rules, sealed, limit)
+        await connection.fetch("forget_promises", now=now, most=limit)
+    return len(gone)
+
+
+async def _forget_jobs(connection: Connection, gone: Sequence[Key]) -> None:
+    if gone:
+        await connection.fetch("forget_jobs", **columns(("tenants", "ids"), gone))
+        await connection.fetch("forget_events", **columns(("tenants", "records"), gone))
+
+
+async def _forget_workflows(
+    connection: Connection, rules: Sequence[Retention], sealed: int, limit: int
+) -> None:
+    """An ended workflow goes when it has no jobs left and is older than some rule asks for."""
+    found: set[Key] = set()
+    for rule in rules:
+        told = {"before": rule.before, "tenant": rule.tenant, "sealed": sealed, "most": limit}
+        rows = await connection.fetch("empty_workflows", **told)
+        found.update((tenant, id_) for tenant, id_ in rows)
+    gone = sorted(found)[:limit]
+    if gone:
+        rows = await connection.fetch("forget_workflows", **columns(("tenants", "ids"), gone))
+        keys = [*gone, *((tenant, id_) for tenant, id_ in rows)]
+        await connection.fetch("forget_events", **columns(("tenants", "records"), keys))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Committed, Counted, Own, Rejected, Taken, Unique
+from detent.stores.select import Filter
 from tests.contract.making import SECOND, forged
 from tests.inside.yard import Yard
 
@@ -15,7 +17,8 @@ LIVE = ("scheduled", "available", "active")
 
 async def test_a_commit_makes_the_job_claimable_and_writes_its_history(yard: Yard) -> None:
     world, caller = yard.world, await yard.caller()
-    unit = world.make.pushed(body=Body("mail.send", '{"to":  "ä"}', tags=("a", "b"), schema="s1"))
+    body = Body("mail.send", '{"to":  "ä"}', '{"x": 1}', ("a", "b"), RetryPolicy(5), "s1", "k")
+    unit = world.make.pushed(body=body)
     await caller.begin()
     assert await yard.put(caller, unit) == Committed()
     assert yard.rows() == (0, 0), "nobody sees it before"
@@ -25,6 +28,8 @@ async def test_a_commit_makes_the_job_claimable_and_writes_its_history(yard: Yar
     assert [one.event for one in await world.store.feed()] == list(new.events)
     assert list(await world.store.history(("", new.job.id))) == list(new.events)
     assert list(await world.store.counts()) == [Counted("", "default", "available", 1)]
+    for chosen in (Filter(tag="a"), Filter(type="mail.send"), Filter(key="k")):
+        assert [one.body for one in await world.store.find(chosen)] == [body]
     [taken] = await world.claim()
     assert (taken.job.id, taken.body) == (new.job.id, new.body)
     assert list(await world.store.counts()) == [Counted("", "default", "active", 1)]

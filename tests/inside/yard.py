@@ -81,6 +81,7 @@ class Yard:
         """Whatever was done, `detent verify` finds nothing."""
         found = [one async for one in Verification(self.world.store).findings()]
         assert found == []
+        await self.world.audit()
 
     def close(self) -> None:
         """The store goes last."""

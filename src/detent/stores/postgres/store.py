@@ -173,8 +173,10 @@ class PostgresStore:
         """Jobs that had no lane are granted too; if that fails, the answer there is stands."""
         jobs = stepped.claimed.jobs
         rest = replace(want, leases=want.leases[len(jobs) :])
+        if not rest.leases:
+            return stepped
         with suppress(StoreError):
-            if rest.leases and await self._run(placing.place):
+            if await self._run(placing.place):
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

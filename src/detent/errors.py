@@ -21,7 +21,10 @@
         ├── StoreOpen          a store that was opened already (open another one)
         ├── StoreRefused       the database does not let us in
         ├── StoreUnavailable   the database cannot be reached (try again)
-        └── UnsupportedStore   a database, version or file system that cannot be trusted
+        ├── UnfitUnit          a unit that is more than new jobs, inside somebody's own transaction
+        ├── UnknownConnection  somebody's own connection, of a kind that we do not know
+        ├── UnsupportedStore   a database, version or file system that cannot be trusted
+        └── WrongIsolation     a transaction that would not see who was faster
 
 Each carries a stable `code`, whether trying again can help, and its facts as fields, so that no
 caller ever has to read the message. The message says what happened, why, and what to do.
@@ -53,7 +56,10 @@ __all__ = [
     "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
+    "UnfitUnit",
+    "UnknownConnection",
     "UnsupportedStore",
+    "WrongIsolation",
 ]
 
 
@@ -195,7 +201,25 @@ class StoreUnavailable(StoreError):
     retryable = True
 
 
+class UnfitUnit(StoreError):
+    """Inside somebody's own transaction jobs come into being, and nothing else is changed."""
+
+    code = "unfit_unit"
+
+
+class UnknownConnection(StoreError):
+    """Somebody's own connection, of a kind that we do not know how to use."""
+
+    code = "unknown_connection"
+
+
 class UnsupportedStore(StoreError):
     """A database, a version of one or a file system whose promises are too weak for ours."""
 
     code = "unsupported_store"
+
+
+class WrongIsolation(StoreError):
+    """The caller's transaction sees too little of others to promise that something is unique."""
+
+    code = "wrong_isolation"

@@ -204,7 +204,7 @@ def opened(url: str) -> None:
 
 def test_an_empty_database_gets_its_tables_when_it_is_opened() -> None:
     url = databases().empty()
-    assert [one.version for one in stores.pending_migrations(url)] == [1]
+    assert list(stores.pending_migrations(url)) != []
     opened(url)
     assert list(stores.pending_migrations(url)) == []
 
@@ -213,18 +213,20 @@ def test_of_many_who_migrate_at_once_one_does() -> None:
     url = databases().empty()
     with ThreadPoolExecutor(6) as threads:
         runs = list(threads.map(lambda _: stores.run_migrations(url), range(6)))
-    assert sorted(len(one) for one in runs) == [0, 0, 0, 0, 0, 1]
+    assert sorted(bool(one) for one in runs) == [False] * 5 + [True]
     opened(url)
 
 
 def test_tables_that_are_behind_or_ahead_are_refused(url: str) -> None:
+    sql(url, "CREATE TABLE kept AS TABLE detent.meta")
     sql(url, "UPDATE detent.meta SET value = '0' WHERE name = 'schema_version'")
     with pytest.raises(SchemaBehind, match="detent migrate"):
         opened(url)
     sql(url, "UPDATE detent.meta SET value = '99'")
     with pytest.raises(SchemaAhead):
         opened(url)
-    sql(url, "UPDATE detent.meta SET value = '1' WHERE name <> 'store_id'")
+    sql(url, "UPDATE detent.meta AS m SET value = k.value FROM kept AS k WHERE k.name = m.name")
+    sql(url, "DROP TABLE kept")
     opened(url)
 
 

@@ -32,7 +32,7 @@ class Head(msgspec.Struct, frozen=True):
     """A stored job, with what a fence and a move ask about it."""
 
     job: Job
-    lane: int
+    lane: int | None
     fingerprint: str | None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
+from detent.stores.postgres.columns import WORDS
 
 __all__ = ["RARE_STATES", "fill"]
 
@@ -26,6 +27,7 @@ def fill(text: str) -> str:
 def _lists() -> dict[str, str]:
     moves = (move for machine in MACHINES.values() for move in _moves(machine))
     return {
+        "{{job}}": WORDS["job"],
         "{{job_states}}": _words(state.name for state in JOB.states),
         "{{job_in_hands}}": _words(sorted(IN_HANDS)),
         "{{job_parked}}": _words(sorted(PARKED)),

@@ -182,6 +182,8 @@ class _Writing:
     async def _new_lanes(self, moves: Sequence[Move]) -> dict[Key, int]:
         """The lanes of jobs that change their queue."""
         changed = [move.job for move in moves if move.job.queue != self._before(move.job).job.queue]
+        # One that has no lane yet is placed where it stands then.
+        changed = [job for job in changed if self._before(job).lane is not None]
         if not changed:
             return {}
         lanes = [self._before(job).lane for job in changed]

@@ -11,12 +11,13 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import drivers, lifecycle, seal, stores
+from bench import drivers, lifecycle, postgres, seal, stores
 from bench.measure import Bench, Ratio, Result, compare, run
 
 BENCHES: dict[str, Callable[[], Bench]] = {
     "drivers": drivers.bench,
     "lifecycle": lifecycle.bench,
+    "postgres": postgres.bench,
     "seal": seal.bench,
     "stores": stores.bench,
 }

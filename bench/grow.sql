@@ -20,5 +20,9 @@ INSERT INTO detent_events (
 SELECT '', id, 1, seq, 'enqueue', NULL, 'available', 'user', '', 'c', 'job'
 FROM detent_jobs WHERE seq BETWEEN :first AND :last;
 
-INSERT OR REPLACE INTO detent_counters (tenant, queue, state, type, profile, count)
-SELECT tenant, queue, state, type, profile, count(*) FROM detent_jobs GROUP BY 1, 2, 3, 4, 5;
+INSERT OR REPLACE INTO detent_counters (tenant, queue, state, count)
+SELECT tenant, queue, state, count(*) FROM detent_jobs GROUP BY 1, 2, 3;
+
+INSERT OR REPLACE INTO detent_lanes (tenant, queue, delivery, type, profile, key, count)
+SELECT tenant, queue, delivery, type, profile, '', count(*) FROM detent_jobs
+WHERE state = 'available' GROUP BY 1, 2, 3, 4, 5;

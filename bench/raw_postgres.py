@@ -37,6 +37,10 @@ _HELD: dict[str, Any] = {
     "profiles": ["python"],
     "lease_spans": [None],
     "wire": False,
+    "delivery": "pull",
+    "is_push": False,
+    "state": "active",
+    "event": "claim",
     "actor": "worker",
     "actor_id": "w1",
     "now": _NOW,
@@ -71,7 +75,7 @@ class Raw:
         """New jobs with body and event, in one commit."""
         first, self._last = self._last + 1, self._last + number
         ids = [f"{one:032}" for one in range(first, self._last + 1)]
-        told = {name: [value] * number for name, value in _JOB.items()}
+        told: dict[str, Any] = {name: [value] * number for name, value in _JOB.items()}
         told |= {name: [value] * number for name, value in _EVENT.items()}
         told |= {"job_id": ids, "event_records": ids}
         told |= {
@@ -82,6 +86,9 @@ class Raw:
             "event_target": ["available"] * number,
             "event_rest": [_MADE] * number,
             "lanes": [self._lane] * number,
+            "tag_tenants": [],
+            "tag_texts": [],
+            "tag_ids": [],
             "now": _NOW,
         }
         told["job_place"] = list(range(first, self._last + 1))
@@ -92,7 +99,7 @@ class Raw:
         leases = [f"lease-{self._last + one}" for one in range(number)]
         self._last += number
         done = len(self._active)
-        told = {name: [value] * done for name, value in {**_DONE, **_EVENT}.items()}
+        told: dict[str, Any] = {name: [value] * done for name, value in {**_DONE, **_EVENT}.items()}
         numbers = list(range(done))
         told |= {"numbers": numbers, "event_numbers": numbers, "ids": self._active}
         told |= {
@@ -154,6 +161,8 @@ _ENDED: dict[str, Any] = {
 }
 _JOB = {
     **_filled("job", JOB, _RECORD),
+    "keys": None,
+    "gated": False,
     "wakes": None,
     "fingerprints": None,
     "types": "mail.send",
@@ -165,6 +174,8 @@ _JOB = {
 }
 _DONE = {
     **_filled("move", MOVING, _ENDED),
+    "gated": False,
+    "with_checkpoint": False,
     "fences": 2,
     "lanes": None,
     "leaves": True,

@@ -12,7 +12,7 @@ from detent.stores.sqlite.statements import SQL, split
 __all__ = ["Raw"]
 
 _NOW = 1_700_000_000_000_000
-_LANE = ("", "default", "mail.send", "python")
+_LANE = ("", "default", "pull", "mail.send", "python")
 _JOB_COLUMNS = SQL["job_insert"].count("?")
 _REST = '{"made":{"profile":"python","delivery":"pull"},"queue":"default","priority":0,"place":1}'
 
@@ -23,6 +23,7 @@ class Raw:
     def __init__(self, path: Path) -> None:
         self._connection = open_writer(path)
         self._last = self._connection.execute(SQL["last_seq"]).fetchone()[0]
+        self._pos = self._connection.execute(SQL["last_pos"]).fetchone()[0]
         self._active: list[tuple[str, int]] = []
 
     def close(self) -> None:
@@ -52,8 +53,8 @@ class Raw:
         """Complete what was claimed, claim as many again, in one transaction."""
         self._connection.execute(SQL["begin"])
         self._move(self._active, 2, ("complete", "active", "completed"))
-        found = self._connection.execute(SQL["lane"], (*_LANE, _NOW)).fetchmany(number)
-        self._active = [(job, seq) for *_, job, seq in found]
+        found = self._connection.execute(SQL["lane"], (*_LANE, None, _NOW)).fetchmany(number)
+        self._active = [(job, seq) for _, _, job, seq, *_ in found]
         self._move(self._active, 1, ("claim", "available", "active"))
         self._connection.execute(SQL["commit"])
         assert len(found) == number, "the backlog is used up"
@@ -71,11 +72,14 @@ class Raw:
 
     def _record(self, jobs: Sequence[str], version: int, how: tuple[str, str | None, str]) -> None:
         by = ("worker", "w1", "command-1", "job", _REST)
-        self._many("event_insert", [("", job, version, _NOW, *how, *by) for job in jobs])
+        first, self._pos = self._pos + 1, self._pos + len(jobs)
+        rows = [(pos, "", job, version, _NOW, *how, *by) for pos, job in enumerate(jobs, first)]
+        self._many("event_insert", rows)
 
     def _count(self, state: str, number: int) -> None:
-        lane = ("", "default", state, "mail.send", "python", number)
-        self._connection.execute(SQL["count"], lane)
+        self._connection.execute(SQL["count"], ("", "default", state, number))
+        if state == "available":
+            self._connection.execute(SQL["lane_count"], (*_LANE, "", number))
 
     def _many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
         self._connection.executemany(SQL[name], rows)
@@ -86,11 +90,11 @@ def _job(seq: int) -> tuple[Any, ...]:
     times = (_NOW, _NOW, _NOW, None, seq, 0, 0, 0, 0, 0)
     rest = (None, None, None, None, None, None, None, 0, None, _NOW, _NOW)
     row = (*head, *times, *rest)
-    return (*row, *[None] * (_JOB_COLUMNS - len(row) - 3), "mail.send", None, 0)
+    return (*row, *[None] * (_JOB_COLUMNS - len(row) - 5), "mail.send", None, None, 0, 0)
 
 
 def _moved(seq: int, version: int, state: str) -> tuple[Any, ...]:
     is_over = state == "completed"
     head = (version + 1, state, "default", 0, _NOW, _NOW, "available", seq, 0, 1, 0, 0, 0, None)
     held = (None if is_over else f"lease-{seq}", "w1", 0, None, _NOW, _NOW, _NOW, _NOW)
-    return (*head, *held, *[None] * 3, _NOW if is_over else None, *[None] * 7, seq, version)
+    return (*head, *held, *[None] * 3, _NOW if is_over else None, *[None] * 7, 0, seq, version)

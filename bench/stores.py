@@ -35,7 +35,7 @@ from detent.stores.api import (
     WorkerRow,
 )
 
-__all__ = ["bench"]
+__all__ = ["NOW", "Ours", "bench"]
 
 T = TypeVar("T")
 NOW = 1_700_000_000_000_000
@@ -50,14 +50,14 @@ READY = 30_000
 
 
 class Ours:
-    """A store on a new file and an event loop to ask it from."""
+    """A store and an event loop to ask it from."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._numbers = count(1)
         self._units: list[Unit] = []
         self._ready: list[Unit] = []
-        self.store: Store = self.wait(stores.open(f"sqlite://{path}").__aenter__())
+        self.store: Store = self.wait(stores.open(url).__aenter__())
         self.wait(self.store.beat([WorkerRow("w1", FOREVER)], now=NOW))
 
     def wait(self, asked: Awaitable[T]) -> T:
@@ -98,6 +98,12 @@ class Ours:
         pieces = [units[at : at + RECORDS_MAX] for at in range(0, len(units), RECORDS_MAX)]
         await asyncio.gather(*(self.store.step(piece, now=NOW) for piece in pieces))
 
+    def push_many(self, number: int) -> None:
+        """So many jobs in one commit."""
+        units, self._ready = self._ready[:number], self._ready[number:]
+        units += self.units(number - len(units))
+        self.wait(self.store.step(units, now=NOW))
+
     def push_by_many(self) -> None:
         """One job each by many callers at the same time."""
         self.wait(self._push_by_many())
@@ -137,9 +143,13 @@ def bench() -> Bench:
     return Bench(tuple(cases), tuple(goals))
 
 
+def _url(path: Path) -> str:
+    return f"sqlite://{path}"
+
+
 def _template(path: Path, past: int) -> Path:
     """A database with so many finished jobs, made once and copied."""
-    Ours(path).close()
+    Ours(_url(path)).close()
     raw = Raw(path)
     if past:
         raw.grow("completed", 1, past)
@@ -153,7 +163,7 @@ def _copy(template: Path, path: Path) -> Path:
 
 
 def _inserts(folder: Path, empty: Path) -> tuple[list[Case], list[Goal]]:
-    ours = Ours(_copy(empty, folder / "ours.db"))
+    ours = Ours(_url(_copy(empty, folder / "ours.db")))
     raw = Raw(_copy(empty, folder / "raw.db"))
     bulk = ours.units(BULK)
     ours.prepare(READY)
@@ -161,7 +171,7 @@ def _inserts(folder: Path, empty: Path) -> tuple[list[Case], list[Goal]]:
 
     def bulk_of_ours() -> None:
         path = _copy(empty, folder / f"bulk-{next(numbers)}.db")
-        fresh = Ours(path)
+        fresh = Ours(_url(path))
         fresh.wait(fresh.step_in_pieces(bulk))
         fresh.close()
         path.unlink()
@@ -196,7 +206,7 @@ def _steps(folder: Path, template: Path, past: str) -> tuple[list[Case], list[Go
     for number in BATCHES:
         name = f"{number}-{template.name}"
         names = {
-            "ours": Ours(_copy(template, folder / f"ours-{name}")),
+            "ours": Ours(_url(_copy(template, folder / f"ours-{name}"))),
             "raw": Raw(_copy(template, folder / f"raw-{name}")),
         }
         mine, theirs = (f"step of {number}, {past}{raw}" for raw in ("", ", raw"))

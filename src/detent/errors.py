@@ -21,8 +21,11 @@
         ├── StoreOpen          a store that was opened already (open another one)
         ├── StoreRefused       the database does not let us in
         ├── StoreUnavailable   the database cannot be reached (try again)
+        ├── UnfitUnit          a unit that is more than new jobs, inside somebody's own transaction
+        ├── UnknownConnection  somebody's own connection, of a kind that we do not know
         ├── Unstorable         a decision that the database refuses: a fault of ours (report it)
-        └── UnsupportedStore   a database, version or file system that cannot be trusted
+        ├── UnsupportedStore   a database, version or file system that cannot be trusted
+        └── WrongIsolation     a transaction that would not see who was faster
 
 Each carries a stable `code`, whether trying again can help, and its facts as fields, so that no
 caller ever has to read the message. The message says what happened, why, and what to do.
@@ -54,8 +57,11 @@ __all__ = [
     "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
+    "UnfitUnit",
+    "UnknownConnection",
     "Unstorable",
     "UnsupportedStore",
+    "WrongIsolation",
 ]
 
 
@@ -197,6 +203,18 @@ class StoreUnavailable(StoreError):
     retryable = True
 
 
+class UnfitUnit(StoreError):
+    """Inside somebody's own transaction jobs come into being, and nothing else is changed."""
+
+    code = "unfit_unit"
+
+
+class UnknownConnection(StoreError):
+    """Somebody's own connection, of a kind that we do not know how to use."""
+
+    code = "unknown_connection"
+
+
 class Unstorable(StoreError):
     """The database refused what was decided. Nothing was stored, and the fault is Detent's."""
 
@@ -207,3 +225,9 @@ class UnsupportedStore(StoreError):
     """A database, a version of one or a file system whose promises are too weak for ours."""
 
     code = "unsupported_store"
+
+
+class WrongIsolation(StoreError):
+    """The caller's transaction sees too little of others to promise that something is unique."""
+
+    code = "wrong_isolation"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.commands import detent
 from tests.cli.test_lifecycle import CLEAN, read_to_the_end
+from tests.engine import flow_damage
 from tests.engine.damage import DAMAGES, fill, plant
 from tests.sqlite.processes import url_of
 
@@ -44,6 +45,14 @@ def test_a_sound_store_ends_with_0_and_says_how_much_was_seen(sound: Path) -> No
     assert len(second.split()[-1]) == 64
 
 
+def test_workflows_and_what_retention_has_taken_are_told(tmp_path: Path) -> None:
+    flow_damage.fill(tmp_path / "flows.db")
+    code, said, _ = detent("verify", "--store", url_of(tmp_path / "flows.db"))
+    assert (code, said.splitlines()[0]) == (
+        *(0, "8 jobs and 2 workflows, 28 events and 9 forgotten, 7 blocks: all is well."),
+    )
+
+
 def test_a_damaged_store_ends_with_1_and_names_the_first_offender(damaged: Path) -> None:
     code, said, complained = detent("verify", "--store", url_of(damaged))
     assert (code, complained) == (1, "")
@@ -70,7 +79,9 @@ def test_the_answer_can_be_read_by_a_program(sound: Path, damaged: Path) -> None
     assert good.code == 0
     assert set(good.data) == {"ok", "checked", "offenders"}
     assert (good.data["ok"], good.data["offenders"]) == (True, [])
-    assert set(good.data["checked"]) == {"end", "records", "events", "fed", "blocks", "head"}
+    assert set(good.data["checked"]) == {
+        *("end", "records", "workflows", "events", "fed", "forgotten", "blocks", "head"),
+    }
     bad = detent("verify", "--store", url_of(damaged), "--json")
     assert bad.code == 1
     assert bad.data["ok"] is False

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from detent import stores
-from detent.engine.verify import Finding, Verification
+from detent.engine.verify import Finding, Seen, Verification
 from tests.sqlite.processes import ROOT, url_of
 
 
@@ -34,17 +34,21 @@ def written(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             child.kill()
 
 
-async def checked(url: str, child: subprocess.Popen[str], runs: int) -> list[Finding]:
+async def checked(
+    url: str, child: subprocess.Popen[str], runs: int
+) -> tuple[list[Finding], list[Seen]]:
     """What is found in that many runs during which something was written."""
     found: list[Finding] = []
+    seen: list[Seen] = []
     async with stores.open(url) as store:
-        while runs:
+        while len(seen) < runs:
             verification = Verification(store)
             found += [one async for one in verification.findings()]
             # A busy machine may not let the writer run; such a look proves nothing.
-            runs -= bool(await store.feed(verification.seen.end, 1))
+            if await store.feed(verification.seen.end, 1):
+                seen.append(verification.seen)
             assert child.poll() is None, "the writer has stopped"
-    return found
+    return found, seen
 
 
 async def checked_once(url: str) -> list[Finding]:
@@ -63,8 +67,11 @@ def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
     written: tuple[str, subprocess.Popen[str]],
 ) -> None:
     url, child = written
-    listened(child, 20)
-    assert asyncio.run(checked(url, child, 6)) == []
+    listened(child, 30)
+    found, seen = asyncio.run(checked(url, child, 6))
+    assert found == []
+    assert len({one.workflows for one in seen}) > 1, "no workflow came or went"
+    assert seen[-1].forgotten > seen[0].forgotten > 0, "nothing was forgotten while it looked"
     child.kill()
     child.wait()
     assert asyncio.run(checked_once(url)) == []

@@ -1,7 +1,7 @@
 """Databases for tests: one server per test process, and a clean store in it for every folder.
 
 The server is started when it is first needed and ends with the process. Copying a database takes a
-third of a second on a busy machine, so a few are used in turns, and cleaned before they are used again.
+third of a second on a busy machine, so a few are used in turns, cleaned before they are used again.
 `DETENT_TEST_POSTGRES_URL` names a server to be used instead.
 """
 

@@ -13,12 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 CALLS = "pwrite64,fdatasync,fsync,ftruncate,write"
 _SECTOR = 512
 _CALL = re.compile(r"(\d+) (\w+)\((\d+)<([^>]*)>(?:, )?(.*)\) += (-?\d+)", re.DOTALL)
 _BYTES = re.compile(r'^"((?:\\x[0-9a-f]{2})*)"(?:, (\d+), (\d+))?')
+
+
+_Write: TypeAlias = tuple[int, bytes | None]
+"""Bytes at an offset; without bytes, a file that ends there."""
 
 
 class Call(NamedTuple):
@@ -34,7 +38,7 @@ class Disk:
 
     def __init__(self) -> None:
         self._durable: defaultdict[str, bytearray] = defaultdict(bytearray)
-        self._unsynced: defaultdict[str, list[tuple[int, bytes | None]]] = defaultdict(list)
+        self._unsynced: defaultdict[str, list[_Write]] = defaultdict(list)
 
     def see(self, call: Call) -> dict[str, Any] | None:
         """Follow one call; what was acknowledged by it, if it was that."""
@@ -54,8 +58,9 @@ class Disk:
     def fail(self, path: Path, folder: Path, chance: Random | None = None) -> Path:
         """The database as it is found after a power failure now, in another folder.
 
-        Without `chance` everything that was not synced is lost; with it, some of it is, in any
-        order of the device, and one write may be torn between two sectors.
+        Without `chance` everything that was not synced is lost. With it, all of it, the first part
+        or any part has reached the disk, in any order of the device, and writes may be torn between
+        two sectors, at either end.
         """
         for suffix in ("", "-wal"):
             content = bytearray(self._durable[f"{path}{suffix}"])
@@ -92,7 +97,7 @@ def _written(rest: str) -> tuple[bytes, int]:
     return bytes.fromhex(found[1].replace("\\x", "")), int(found[3] or 0)
 
 
-def _apply(content: bytearray, writes: Iterable[tuple[int, bytes | None]]) -> None:
+def _apply(content: bytearray, writes: Iterable[_Write]) -> None:
     for offset, data in writes:
         if data is None:
             del content[offset:]
@@ -101,8 +106,21 @@ def _apply(content: bytearray, writes: Iterable[tuple[int, bytes | None]]) -> No
         content[offset : offset + len(data)] = data
 
 
-def _some(writes: list[tuple[int, bytes | None]], chance: Random) -> list[tuple[int, bytes | None]]:
-    kept = [one for one in writes if chance.random() < 0.5]
-    if kept and (data := kept[-1][1]) is not None and len(data) > _SECTOR:
-        kept[-1] = (kept[-1][0], data[: _SECTOR * chance.randrange(1, len(data) // _SECTOR + 1)])
-    return kept
+def _some(writes: list[_Write], chance: Random) -> list[_Write]:
+    """What of these has reached the disk: a prefix, or any part, each of it whole or torn."""
+    match chance.choice(("prefix", "any", "torn")):
+        case "prefix":
+            return writes[: chance.randint(0, len(writes))]
+        case "any":
+            return [one for one in writes if chance.random() < 0.5]
+        case _:
+            kept = [one for one in writes if chance.random() < 0.8]
+            return [_torn(*one, chance) if chance.random() < 0.4 else one for one in kept]
+
+
+def _torn(offset: int, data: bytes | None, chance: Random) -> _Write:
+    """A write of which some sectors at one end are missing."""
+    if data is None or len(data) <= _SECTOR:
+        return offset, data
+    cut = _SECTOR * chance.randrange(1, (len(data) - 1) // _SECTOR + 1)
+    return (offset, data[:cut]) if chance.random() < 0.5 else (offset + cut, data[cut:])

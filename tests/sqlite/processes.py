@@ -8,15 +8,13 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from detent import stores
-from detent.lifecycle.replay import audit
-from detent.stores.api import Store
+from detent.engine.verify import Verification
 
 ROOT = Path(__file__).resolve().parents[2]
 Child: TypeAlias = subprocess.Popen[str]
@@ -26,10 +24,10 @@ def url_of(path: Path) -> str:
     return f"sqlite://{path}"
 
 
-def start(what: str, *args: str, under: Sequence[str] = ()) -> Child:
+def start(*args: str, under: Sequence[str] = (), module: str = "tests.sqlite.child") -> Child:
     """A child that has begun, under another program if one is named; it speaks in lines."""
     return subprocess.Popen(  # noqa: S603 - ourselves
-        [*under, sys.executable, "-m", "tests.sqlite.child", what, *args],
+        [*under, sys.executable, "-m", module, *args],
         cwd=ROOT,
         env=_unmeasured(),
         stdin=subprocess.PIPE,
@@ -96,27 +94,9 @@ def faults_of(path: Path) -> list[str]:
 
 
 async def _faults_of(path: Path) -> list[str]:
-    found: list[str] = []
-    lanes: Counter[tuple[str, str, str]] = Counter()
     async with stores.open(url_of(path)) as store:
-        events = 0
-        async for key in store.keys():
-            [stored] = await store.get([key])
-            history = await store.history(key)
-            events += len(history)
-            assert stored is not None
-            lanes[stored.job.tenant, stored.job.queue, stored.job.state.value] += 1
-            if fault := audit(history, stored.job):
-                found.append(fault.message)
-        found += await _faults_of_feed(store, events)
-        counted = {(one.tenant, one.queue, one.state): one.count for one in await store.counts()}
-    return found + ([] if counted == lanes else [f"counted {counted}, there are {dict(lanes)}"])
-
-
-async def _faults_of_feed(store: Store, events: int) -> list[str]:
-    """Every event is in the feed, at positions without a gap."""
-    positions = [fed.pos for fed in await store.feed(limit=10_000_000)]
-    return [] if positions == list(range(1, events + 1)) else ["the feed has gaps"]
+        found = [one async for one in Verification(store).findings()]
+    return [f"{one.where}: {one.why}" for one in found]
 
 
 async def _states(path: Path) -> dict[str, str]:

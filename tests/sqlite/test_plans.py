@@ -31,9 +31,17 @@ HOT = (
     *("swept_due", "swept_emptied", "is_swept", "records_due", "record_hold"),
     # retention
     *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
-    *("empty_workflows", "step_ids", "forget_steps", "forget_workflow"),
+    *(
+        "is_over",
+        "is_empty_workflow",
+        "empty_workflows",
+        "step_ids",
+        "forget_steps",
+        "forget_workflow",
+    ),
     # reading
     *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
+    *("found_workflows", "next_flow_tenant"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -30,36 +29,6 @@ def test_eight_processes_share_one_file_and_do_every_job_once(
     with capsys.disabled():
         low, p99 = statistics.median(took) * 1e3, statistics.quantiles(took, n=100)[98] * 1e3
         print(f"\n8 processes, {len(took)} calls: median {low:.1f} ms, p99 {p99:.1f} ms")  # noqa: T201
-
-
-def _kill_and_check(folder: Path, kills: int, seed: int) -> None:
-    path, chance = folder / "detent.db", random.Random(seed)
-    pushed: set[str] = set()
-    completed: set[str] = set()
-    for number in range(kills):
-        child = start("write", url_of(path), f"k{number}")
-        lines = [said(child) for _ in range(chance.randint(2, 40))]
-        child.kill()
-        for line in [*lines, *rest_of(child)]:
-            pushed |= set(line.get("pushed", []))
-            completed |= set(line.get("completed", []))
-    found = states(path)
-    assert pushed <= set(found), "acknowledged, then gone"
-    assert {found[job] for job in completed} <= {"completed"}
-    pairs = Counter(job.rpartition("-")[0] for job in found)
-    assert set(pairs.values()) == {2}, "half a unit was committed"
-    assert faults_of(path) == []
-    assert len(pushed) > kills
-    assert completed
-
-
-def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None:
-    _kill_and_check(tmp_path, kills=20, seed=1)
-
-
-@pytest.mark.slow
-def test_nothing_acknowledged_is_lost_in_a_long_row_of_kills(tmp_path: Path) -> None:
-    _kill_and_check(tmp_path, kills=100, seed=2)
 
 
 def test_a_killed_writer_does_not_keep_the_others_from_writing(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def verify(
     ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
 ) -> None:
-    """Replay every history and check records, feed, seals, leases and counts against each other.
+    """Replay every history; check records, workflows, feed, seals, leases and counts.
 
     Ends with 0 when all is well, with 1 when something is wrong, with 2 when it could not look. The
     store may be in use. Nothing is changed.
@@ -104,7 +104,9 @@ def _data(finding: Finding) -> dict[str, Any]:
 
 def _told(found: list[Finding], seen: Seen) -> str:
     lines = [f"{one.where}: {one.why}\n  look: {one.look}\n" for one in found]
-    size = f"{seen.records} jobs, {seen.events} events, {seen.blocks} blocks"
+    flows = f" and {seen.workflows} workflows" if seen.workflows else ""
+    gone = f" and {seen.forgotten} forgotten" if seen.forgotten else ""
+    size = f"{seen.records} jobs{flows}, {seen.events} events{gone}, {seen.blocks} blocks"
     if found:
         return "".join([*lines, f"Stopped after {size}: something is wrong.\n"])
     sealed = f"Sealed up to head {seen.head}\n" if seen.head else ""

@@ -168,6 +168,7 @@ class WriteStore(Protocol):
     async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:
         """Forget ended jobs that a rule lets go, oldest end first; how many were.
 
+        Each goes whole, in one of as many commits as a store takes for all of them.
         All their events must be sealed, and their workflow, if they have one, must have ended;
         with its last job the workflow goes. Idempotency keys that have run out go on the way.
         """

@@ -17,13 +17,18 @@ class Check(StrEnum):
     ROW = "row"
     HISTORY = "history"
     LEASE = "lease"
+    FLOW = "flow"
+    TALLY = "tally"
     FEED = "feed"
     SEAL = "seal"
     COUNT = "count"
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A sentence that says what is wrong, and as much about where as can be known."""
+    """A sentence that says what is wrong, and as much about where as can be known.
+
+    `flow` is the workflow that the record belongs to, where it is one of a workflow.
+    """
 
     check: Check
     why: str
@@ -31,6 +36,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int | None = None
     pos: int | None = None
     block: int | None = None
+    flow: Key | None = None
 
     @property
     def where(self) -> str:
@@ -47,6 +53,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def look(self) -> str:
         """The question to a store that shows the offender."""
+        if self.flow is not None:
+            return f"await store.history({self.key!r}), await store.flows([{self.flow!r}])"
         if self.key is not None:
             return f"await store.history({self.key!r}), await store.get([{self.key!r}])"
         if self.block is not None:

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from detent.engine.verify.finding import Check, Finding
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job import Job
 from detent.lifecycle.replay import audit
+from detent.lifecycle.workflow import Step, Workflow
 from detent.stores.api import Fed, Key, ReadStore
 
-__all__ = ["Life", "lives", "misfits"]
+__all__ = ["Again", "Life", "Recorded", "judged", "life_of", "lives", "misfits", "still"]
 
 _PAGE = 500
+Recorded: TypeAlias = Job | Workflow | Step
+"""A record that has a history."""
+Again: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Recorded]]]
+"""Those of these records that are there by now, read once more."""
 
 
 class Life(NamedTuple):
     """A record and its history, read one after the other: the history may be longer by then."""
 
     key: Key
-    job: Job | None
+    record: Recorded | None
     history: Sequence[Fed]
     past: Sequence[Fed]
     """What had happened when the record was read."""
 
     @property
     def version(self) -> int:
-        return 0 if self.job is None else self.job.version
+        return 0 if self.record is None else self.record.version
 
 
 async def lives(
     store: ReadStore, tenant: str | None
 ) -> AsyncIterator[tuple[list[Life], list[Finding]]]:
-    """All records of the tenant, page by page, and what is wrong with rows that cannot be read."""
+    """All jobs of the tenant, page by page, and what is wrong with rows that cannot be read."""
     page: list[Key] = []
     async for key in store.keys():
         if tenant in (None, key[0]):
@@ -45,10 +50,37 @@ async def lives(
 
 
 async def misfits(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
-    """What is wrong with these records."""
-    found = [finding for life in page if (finding := _judged(life)) is not None]
-    found += await _beyond_the_record(store, page)
+    """What is wrong with these jobs."""
+    found = await judged(store, page, lambda keys: still(store, keys))
     return found + await _leases(store, page)
+
+
+async def still(store: ReadStore, keys: Sequence[Key]) -> dict[Key, Recorded]:
+    """Those of these jobs that are there by now."""
+    found = zip(keys, await store.get(keys), strict=True)
+    return {key: stored.job for key, stored in found if stored is not None}
+
+
+async def judged(store: ReadStore, page: Sequence[Life], again: Again) -> list[Finding]:
+    """Records against their histories, once more where they differ.
+
+    Retention takes a record and all of its history in one commit. When that comes between our two
+    looks, the one has something and the other has not: whatever is gone by now was not wrong.
+    """
+    found = [finding for life in page if (finding := _judged(life)) is not None]
+    longer = [life for life in page if life.history and len(life.history) > len(life.past)]
+    doubted = [one.key for one in found if one.key is not None]
+    there = await again([*doubted, *(life.key for life in longer)])
+    found = [one for one in found if one.key in there]
+    return found + await _beyond_the_record(store, longer, there)
+
+
+def life_of(key: Key, record: Recorded | None, history: Sequence[Fed]) -> Life:
+    """The record and its history; what came after the record was read stands apart."""
+    version = 0 if record is None else record.version
+    is_longer = len(history) > version or (history and history[-1].event.version > version)
+    past = [fed for fed in history if fed.event.version <= version] if is_longer else history
+    return Life(key, record, history, past)
 
 
 async def _read(store: ReadStore, keys: Sequence[Key]) -> tuple[list[Life], list[Finding]]:
@@ -66,22 +98,15 @@ async def _together(store: ReadStore, keys: Sequence[Key]) -> list[Life]:
     records = await store.get(keys)
     histories = await store.histories(keys)
     return [
-        _life(key, None if stored is None else stored.job, history)
+        life_of(key, None if stored is None else stored.job, history)
         for key, stored, history in zip(keys, records, histories, strict=True)
     ]
-
-
-def _life(key: Key, job: Job | None, history: Sequence[Fed]) -> Life:
-    version = 0 if job is None else job.version
-    is_longer = len(history) > version or (history and history[-1].event.version > version)
-    past = [fed for fed in history if fed.event.version <= version] if is_longer else history
-    return Life(key, job, history, past)
 
 
 def _judged(life: Life) -> Finding | None:
     """The record against its past. They were committed together: nothing excuses a difference."""
     past = life.past
-    if life.job is None:
+    if life.record is None:
         return None
     last = past[-1].event.version if past else 0
     if last < life.version:
@@ -89,7 +114,7 @@ def _judged(life: Life) -> Finding | None:
         why = f"the record is at version {life.version}, but {ends}"
         return Finding(Check.HISTORY, why, life.key, life.version)
     try:
-        fault = audit([fed.event for fed in past], life.job)
+        fault = audit([fed.event for fed in past], life.record)
     except (TypeError, ValueError, AttributeError) as error:
         # A database without strict types hands out whatever somebody has put there.
         return Finding(Check.ROW, f"its history cannot be judged: {error}", life.key)
@@ -109,15 +134,20 @@ def _out_of_order(key: Key, past: Sequence[Fed]) -> Finding | None:
     return None
 
 
-async def _beyond_the_record(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
+async def _beyond_the_record(
+    store: ReadStore, longer: Sequence[Life], there: Mapping[Key, Recorded]
+) -> list[Finding]:
     """Events after the record's version: it moved meanwhile, or somebody has added them."""
-    longer = [life for life in page if life.history and len(life.history) > len(life.past)]
-    again = await store.get([life.key for life in longer])
     found = []
-    for life, stored in zip(longer, again, strict=True):
-        version, last = stored.job.version if stored else 0, life.history[-1].event.version
+    for life in longer:
+        last = life.history[-1].event.version
+        if life.key in there:
+            version = there[life.key].version
+            stands = f"the record stands at {version}"
+        else:
+            [left] = await store.histories([life.key])
+            version, stands = 0 if left else last, "there is no record"
         if version < last:
-            stands = f"the record stands at {version}" if stored else "there is no record"
             why = f"its history goes on to version {last}, but {stands}"
             found.append(Finding(Check.HISTORY, why, life.key, version + 1))
     return found
@@ -130,18 +160,23 @@ async def _leases(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
     wrong = [
         (life, lease)
         for (life, lease), row in zip(named, rows, strict=True)
-        if (row is not None) != (life.job is not None and lease == life.job.lease)
+        if (row is not None) != (lease == _lease_of(life.record))
     ]
-    again = await store.get([life.key for life, _ in wrong])
+    again = await still(store, [life.key for life, _ in wrong])
     found = []
-    for (life, lease), stored in zip(wrong, again, strict=True):
+    for life, lease in wrong:
+        now = again.get(life.key)
         # A record that has moved meanwhile has taken the row of its lease with it.
-        if stored is None or stored.job.version != life.version:
+        if now is None or now.version != life.version:
             continue
-        is_held = lease == stored.job.lease
+        is_held = lease == _lease_of(now)
         why = f"its lease {lease} has no row" if is_held else f"ended lease {lease} has a row"
         found.append(Finding(Check.LEASE, why, life.key, life.version))
     return found
+
+
+def _lease_of(record: Recorded | None) -> str | None:
+    return record.lease if isinstance(record, Job) else None
 
 
 def _wire_leases(life: Life) -> Iterator[str]:

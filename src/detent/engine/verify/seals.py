@@ -1,4 +1,8 @@
-"""The chain of blocks, checked link by link while the leaves of the feed go by."""
+"""The chain of blocks, checked link by link while the leaves go by that were sealed in them.
+
+A leaf stays when its event is forgotten, so every root can be made again for ever. What is still
+there of the events is compared with the leaves, one by one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from detent.engine.verify.feed import end_of
 from detent.engine.verify.finding import Check, Finding
 from detent.lifecycle.merkle import GrowingRoot
 from detent.lifecycle.seal import GENESIS, Block, head, skip_of
@@ -17,7 +22,7 @@ _PAGE = 1_000
 
 
 class Seals:
-    """Blocks 1 to `last` of a store, over a feed that had `end` events after they were sealed.
+    """Blocks 1 to `last` of a store, whose leaves went up to the position `end` after that.
 
     `checked` counts blocks, and `head` is the newest one's: compare it with one kept elsewhere.
     """
@@ -34,7 +39,7 @@ class Seals:
         self.head: str | None = None
 
     async def take(self, leaves: Sequence[tuple[int, bytes]]) -> list[Finding]:
-        """What the next leaves of the feed, each with its position, say about the seals."""
+        """What the next leaves, each with its position, say about the seals."""
         found: list[Finding] = []
         for pos, leaf in leaves:
             while self._open is None or _last_pos(self._open) < pos:
@@ -47,13 +52,22 @@ class Seals:
         return found
 
     async def finish(self) -> list[Finding]:
-        """What is left to say when the feed has ended."""
+        """What is left to say when there are no more leaves."""
         found = self._closed(is_whole=False)
         while await self._begin(found):
             found += self._closed(is_whole=False)
         if self.checked < self._last:
             found.append(_finding(self.checked + 1, "it is missing from the chain"))
-        return found
+        return found + await self._beyond_the_chain()
+
+    async def _beyond_the_chain(self) -> list[Finding]:
+        """Leaves are written with their block, so none can stand after the last one's."""
+        newest = await self._store.blocks(await end_of(self._store.blocks, self._last) - 1, 1)
+        if not newest or _unreadable(newest[-1]) is not None:
+            return []
+        ends = _last_pos(newest[-1])
+        why = f"it ends at position {ends}, but leaves go on to {self._end}"
+        return [_finding(newest[-1].number, why)] if ends < self._end else []
 
     async def _begin(self, found: list[Finding]) -> bool:
         """Open the next block and judge its header; false if there is none."""
@@ -83,7 +97,7 @@ class Seals:
                 f"it begins at position {block.first_pos}, but the one before ends at {first - 1}"
             )
         if _last_pos(block) > self._end:
-            return f"it ends at position {_last_pos(block)}, but the feed ends at {self._end}"
+            return f"it ends at position {_last_pos(block)}, but the leaves end at {self._end}"
         if block.previous != self._heads[block.number - 1]:
             return "it does not lead to the block before it: one of the two was changed"
         # After a gap in the chain the block that it skips to may be unknown.
@@ -106,7 +120,7 @@ class Seals:
         if block is None or (is_whole and self._root.hash().hex() == block.root):
             return []
         reach = f"positions {block.first_pos} to {_last_pos(block)} of the feed"
-        return [_finding(block.number, f"the events at {reach} are not those that were sealed")]
+        return [_finding(block.number, f"the leaves of {reach} are not those that were sealed")]
 
 
 async def _blocks(store: ReadStore, last: int) -> AsyncIterator[Block]:

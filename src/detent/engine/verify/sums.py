@@ -17,7 +17,8 @@ from detent.stores.api import Fed, Key
 
 __all__ = ["Sums"]
 
-_BUCKETS = 4_096
+_BUCKETS = 65_536
+"""So many that a few thousand records, forgotten while we look, leave few others in doubt."""
 _MASK = 2**64 - 1
 
 

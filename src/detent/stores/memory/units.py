@@ -200,10 +200,9 @@ class Units:
 
     def _erase(self, key: Key) -> None:
         """Nothing is left of what the job was about or said, and no later move brings any."""
-        job, body = self._tables.jobs[key].job, self._tables.jobs[key].body
-        self._tables.jobs[key] = Stored(
-            job, api.Body(body.type, "null", key=body.key, retry=body.retry)
-        )
+        stored = self._tables.jobs[key]
+        body = api.Body(stored.body.type, "null", key=stored.body.key, retry=stored.body.retry)
+        self._tables.jobs[key] = Stored(stored.job, body, stored.wake_at)
         self._tables.lines = [one for one in self._tables.lines if one.key != key]
 
     def _write_new(self, new: New, now: int) -> None:

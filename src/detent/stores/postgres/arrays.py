@@ -59,7 +59,7 @@ def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, Se
 def moves_of(
     moves: Iterable[tuple[int, Move]], lanes: Mapping[Key, int], shut: Collection[Key]
 ) -> dict[str, Sequence[Any]]:
-    """Moves with their numbers, the lanes of those that change theirs, and who may not be claimed."""
+    """Moves with their numbers, the new lanes of some, and those that may not be claimed."""
     return columns(_MOVE, (_move_row(*one, lanes, shut) for one in moves))
 
 

@@ -1,9 +1,9 @@
-"""Claims: one statement finds, locks and moves the jobs; what it writes was decided by the lifecycle.
+"""Claims: one statement finds, locks and moves the jobs, as the lifecycle has decided.
 
-The lifecycle is asked once per profile, about a job that stands for all that the statement can find:
-available, open, not expired. Its answer is what the statement writes, and the contract's tests compare
-every claimed record with the decision about that very record. Where limits, turns or workflows have a
-say, the statement takes nothing and `granting` asks them.
+The lifecycle is asked once per profile, about a job that stands for all that the statement can
+find: available, open, not expired. Its answer is what the statement writes, and the contract's
+tests compare every claimed record with the decision about that very record. Where limits, turns or
+workflows have a say, the statement takes nothing and `granting` asks them.
 """
 
 from __future__ import annotations

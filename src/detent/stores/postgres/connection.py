@@ -11,17 +11,21 @@ import asyncpg
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.statements import SQL
 
-__all__ = ["ANSWER_S", "CONNECT_S", "Connection", "Row", "open_connection"]
+__all__ = ["ANSWER_S", "CONNECT_S", "LOCK_MS", "Connection", "Row", "open_connection"]
 
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 """How long one statement may take before it is called off."""
+LOCK_MS: Final = 2_000
+"""How long a step waits for what somebody else has locked."""
 _STATEMENTS: Final = 200
 _SETTINGS: Final = {
     "application_name": "detent",
     # A plan that was made while the tables were empty would walk through them when they are full.
     "enable_seqscan": "off",
     "plan_cache_mode": "force_generic_plan",
+    # Nobody's open transaction holds up a whole step for longer than this.
+    "lock_timeout": str(LOCK_MS),
     # Compiling a statement takes longer than all of our executions of it.
     "jit": "off",
 }
@@ -33,11 +37,16 @@ Row = Sequence[Any]
 class Connection:
     """A connection of the driver that knows our statements by their names."""
 
-    def __init__(self, driver: asyncpg.Connection[asyncpg.Record]) -> None:
+    def __init__(self, driver: asyncpg.Connection[asyncpg.Record], *, is_pooled: bool) -> None:
         self.driver = driver
+        self._is_pooled = is_pooled
+        self._is_inside = False
 
     async def fetch(self, statement: str, /, **told: Any) -> list[Row]:
         """The rows of a named statement. Outside a transaction it is one of its own."""
+        if self._is_pooled and not self._is_inside:
+            async with self.transaction():
+                return await self.fetch(statement, **told)
         named = SQL[statement]
         rows: list[Any] = await self.driver.fetch(named.text, *named.values(told))
         return rows
@@ -54,14 +63,19 @@ class Connection:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """All that happens inside is committed together, or rolled back when it fails."""
-        await self.run("begin")
+        # Behind a pooler settings live as long as a transaction, so each one brings them along.
+        await self.run("begin_pooled" if self._is_pooled else "begin")
+        self._is_inside = True
         try:
             yield
         except Exception:
             if not self.driver.is_closed():
                 await self.run("rollback")
             raise
-        await self.run("commit")
+        else:
+            await self.run("commit")
+        finally:
+            self._is_inside = False
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -87,13 +101,17 @@ class Connection:
 
 async def open_connection(address: Address, url: str | None = None) -> Connection:
     """A new connection; behind a pooler it brings no settings, for poolers refuse them."""
-    driver = await asyncpg.connect(
-        url or address.url,
-        timeout=CONNECT_S,
-        command_timeout=ANSWER_S,
-        statement_cache_size=_STATEMENTS if address.prepare else 0,
-        # Our longest statements are longer than what is kept by default.
-        max_cacheable_statement_size=0,
-        server_settings={} if address.pgbouncer else _SETTINGS,
-    )
-    return Connection(driver)
+    try:
+        driver = await asyncpg.connect(
+            url or address.url,
+            timeout=CONNECT_S,
+            command_timeout=ANSWER_S,
+            statement_cache_size=_STATEMENTS if address.prepare else 0,
+            # Our longest statements are longer than what is kept by default.
+            max_cacheable_statement_size=0,
+            server_settings={} if address.pgbouncer else _SETTINGS,
+        )
+    except TimeoutError as error:
+        # Unlike a call that is not answered, this one has certainly done nothing.
+        raise ConnectionError(f"no answer within {CONNECT_S:g} s") from error
+    return Connection(driver, is_pooled=address.pgbouncer)

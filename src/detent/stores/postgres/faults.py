@@ -1,4 +1,4 @@
-"""What PostgreSQL and its driver say when something is wrong, in our words, and what we do about it."""
+"""What PostgreSQL says when something is wrong, in our words, and what we do about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from detent.errors import (
 
 __all__ = ["FAULTS", "UNFIT", "is_clash", "is_lost", "translated"]
 
-FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+FAULTS: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 """Everything that a call to the database may raise."""
 UNFIT: Final = (
     pg.IntegrityConstraintViolationError,
@@ -31,6 +37,8 @@ UNFIT: Final = (
 """Somebody handed in what the database does not take; everything else can still be committed."""
 _LOST: Final = (
     OSError,
+    # The driver lost its place in the conversation, as it may when a connection is cut.
+    asyncpg.InternalClientError,
     pg.PostgresConnectionError,
     pg.AdminShutdownError,
     pg.CrashShutdownError,

@@ -1,4 +1,4 @@
-"""Workflows inside one transaction: read under a lock, moved by what their jobs do, then written."""
+"""Workflows inside one transaction: read under a lock, moved by their jobs, then written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims where limits, turns or workflows have a say: job by job, one claimer of a tenant at a time."""
+"""Claims where limits, turns or workflows have a say: job by job, one claimer at a time."""
 
 from __future__ import annotations
 

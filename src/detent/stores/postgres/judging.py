@@ -32,7 +32,7 @@ class Head(msgspec.Struct, frozen=True):
     """A stored job, with what a fence and a move ask about it."""
 
     job: Job
-    lane: int
+    lane: int | None
     fingerprint: str | None
 
 
@@ -291,9 +291,10 @@ class Judge:
 
 
 async def lock(connection: Connection, units: Sequence[Unit]) -> None:
-    """Everything that these units may have to wait for, always in one order: then nobody waits in
-    a circle. Who wants the same fingerprint, key or small record waits here, so that of many exactly
-    one gets it.
+    """Everything that these units may have to wait for, in one order: nobody waits in a circle.
+
+    Who wants the same fingerprint, key or small record waits here, so that of many exactly one
+    gets it.
     """
     units = [unit for unit in units if is_storable(_names(unit))]
     wanted = [name for unit in units for name in _claims_of(unit)]

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
+from detent.stores.postgres.columns import WORDS
 
 __all__ = ["RARE_STATES", "fill"]
 
-RARE_STATES = (
-    *(JobState.PENDING, JobState.ACTIVE, JobState.RETRYABLE, JobState.SCHEDULED),
-    *(JobState.DISCARDED, JobState.CANCELLED),
-)
+RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
 """States that few jobs are in, whatever a queue has behind it."""
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
@@ -29,6 +27,7 @@ def fill(text: str) -> str:
 def _lists() -> dict[str, str]:
     moves = (move for machine in MACHINES.values() for move in _moves(machine))
     return {
+        "{{job}}": WORDS["job"],
         "{{job_states}}": _words(state.name for state in JOB.states),
         "{{job_in_hands}}": _words(sorted(IN_HANDS)),
         "{{job_parked}}": _words(sorted(PARKED)),

@@ -29,20 +29,23 @@ class Crier:
         self._pool = pool
         self._name = name
         self._sent_at = 0.0
+        self._is_due = False
         self._sending: asyncio.Task[None] | None = None
 
     def cry(self) -> None:
         """Now or in a moment; while word is waiting to be sent, more of it is the same word."""
-        if self._sending is None:
+        self._is_due = True
+        if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send())
 
     async def _send(self) -> None:
-        await asyncio.sleep(max(0.0, self._sent_at + _PAUSE_S - time.monotonic()))
-        self._sent_at = time.monotonic()
-        self._sending = None
-        # Whoever does not hear it looks by itself before long.
-        with suppress(StoreError):
-            await self._pool.run(lambda connection: connection.fetch("notify", name=self._name))
+        while self._is_due:
+            await asyncio.sleep(max(0.0, self._sent_at + _PAUSE_S - time.monotonic()))
+            self._sent_at = time.monotonic()
+            self._is_due = False
+            # Whoever does not hear it looks by itself before long.
+            with suppress(StoreError):
+                await self._pool.run(lambda one: one.fetch("notify", name=self._name))
 
     async def stop(self) -> None:
         """Send what is waiting, and nothing more."""

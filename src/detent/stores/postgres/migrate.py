@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
@@ -24,12 +25,18 @@ _Work = Callable[[Connection], Awaitable[list[Migration]]]
 
 def pending_migrations(url: str) -> Sequence[Migration]:
     """What the tables at this address still need, as complete SQL; nothing is changed."""
-    return asyncio.run(_connected(read(url), _pending))
+    return _waited_for(_connected(read(url), _pending))
 
 
 def run_migrations(url: str) -> Sequence[Migration]:
     """Run it in one transaction, while no other process does; what was run."""
-    return asyncio.run(_connected(read(url), _advance))
+    return _waited_for(_connected(read(url), _advance))
+
+
+def _waited_for(work: Coroutine[None, None, list[Migration]]) -> list[Migration]:
+    """The answer to something asynchronous; the caller's thread may have a loop of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def prepare(connection: Connection) -> None:

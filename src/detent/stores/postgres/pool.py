@@ -1,4 +1,4 @@
-"""A few connections that are shared, opened when they are needed and replaced when they are lost."""
+"""A few shared connections, opened when they are needed and replaced when they are lost."""
 
 from __future__ import annotations
 

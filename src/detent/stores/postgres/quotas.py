@@ -107,7 +107,7 @@ class Turns:
         names = sorted({self._name(lane) for lane in lanes})
         told = {"tenant": self._tenant, "fair": self._fair.value}
         rows = await connection.fetch("served", **told, names=names)
-        self._turns = {name: turn for name, turn in rows}
+        self._turns = {row[0]: row[1] for row in rows}
         row = await connection.fetch_row("served_latest")
         self._latest = 0 if row is None else row[0]
 

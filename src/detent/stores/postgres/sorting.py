@@ -20,9 +20,10 @@ _encode = msgspec.json.Encoder().encode
 class Batch(msgspec.Struct, frozen=True):
     """The units of one step, and how they may be sent.
 
-    `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id can
-    speak against; either stands for all units, or neither. `fusable` moves leave what a claim takes
-    alone, so both may be one statement. A `keyed` batch may have to wait for somebody's transaction.
+    `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id
+    can speak against; either stands for all units, or neither. `fusable` moves leave what a claim
+    takes alone, so both may be one statement. A `keyed` batch may have to wait for somebody's
+    transaction.
     """
 
     units: tuple[Unit, ...]
@@ -94,7 +95,7 @@ def _leaves_claims_alone(move: Move) -> bool:
 
 
 def is_sound(unit: Unit) -> bool:
-    """Whether its histories go on where its records stand, in texts and numbers that can be kept."""
+    """Whether its histories go on where its records stand, and all of it can be kept."""
     keys = list(_keys(unit))
     if len(keys) != 1 and len(keys) != len(set(keys)):
         return False

@@ -6,9 +6,9 @@
     -- name: claim
     WITH {{picked}} SELECT ...
 
-A statement is looked up by its name; there is no other way to SQL in this package. Parts stand in for
-words in double braces, and so do the columns of the lifecycle's own structs. Parameters have names;
-PostgreSQL gets them by number, in the order in which they first appear.
+A statement is looked up by its name; there is no other way to SQL in this package. Parts stand in
+for words in double braces, and so do the columns of the lifecycle's own structs. Parameters have
+names; PostgreSQL gets them by number, in the order in which they first appear.
 """
 
 from __future__ import annotations

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
+from asyncpg.exceptions import LockNotAvailableError
+from msgspec.structs import replace
+
+from detent.errors import StoreBusy
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
 from detent.stores.legal import is_storable
 from detent.stores.postgres import arrays, claiming, granting, writing
-from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.connection import LOCK_MS, Connection
 from detent.stores.postgres.faults import UNFIT
 from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.sorting import Batch
@@ -27,9 +31,21 @@ class Step:
         self._now = now
         self.is_limited: bool | None = None
         self.has_opened = False
+        self._tries = 0
 
     async def run(self, connection: Connection) -> Stepped:
-        """The answers, when everything is durable."""
+        """The answers, when everything is durable.
+
+        Run again after the connection was lost, it may find that all was committed the first time.
+        """
+        self._tries += 1
+        stepped = await self._run(connection)
+        if self._tries == 1:
+            return stepped
+        told = (api.Committed() if one == api.Own() else one for one in stepped.outcomes)
+        return replace(stepped, outcomes=tuple(told))
+
+    async def _run(self, connection: Connection) -> Stepped:
         batch = self._batch
         if not batch.units:
             return Stepped((), await self._claim(connection))
@@ -41,8 +57,10 @@ class Step:
             if batch.fusable and _is_plain(self._want):
                 return await self._move_and_claim(connection, self._want)
         except UNFIT:
-            # Nothing was committed. One unit is at fault: asked one by one, the others are not hurt.
+            # Nothing was committed. One unit is at fault: judged first, the others are not hurt.
             pass
+        except LockNotAvailableError:
+            return await self._one_by_one(connection)
         return await self._carefully(connection)
 
     # --- claims ---------------------------------------------------------------------------------
@@ -83,6 +101,9 @@ class Step:
         """Every unit is judged before it is written, all in one transaction."""
         want = self._want
         async with connection.transaction():
+            if self._batch.keyed:
+                # Also behind a pooler, which takes no settings at connecting.
+                await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
             if want is not None and is_storable(want):
                 await granting.lock(connection, want)
             outcomes = await self._judged(connection, self._batch.units)
@@ -90,6 +111,21 @@ class Step:
             if want is not None and is_storable(want):
                 claimed = await granting.grant(connection, want, self._now)
         return Stepped(tuple(outcomes), claimed)
+
+    async def _one_by_one(self, connection: Connection) -> Stepped:
+        """Somebody's open transaction is in the way of a unit: the others go on without it."""
+        outcomes: list[Outcome] = []
+        blocked: list[str] = []
+        for unit in self._batch.units:
+            try:
+                async with connection.transaction():
+                    outcomes += await self._judged(connection, [unit])
+            except LockNotAvailableError:
+                blocked.append(unit.command_id)
+        if blocked:
+            why = f"Somebody's open transaction holds what {len(blocked)} units of this step need"
+            raise StoreBusy(f"{why}; all others are committed", blocked=tuple(blocked))
+        return Stepped(tuple(outcomes), await self._claim(connection))
 
     async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
         outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)
@@ -126,7 +162,11 @@ class Step:
         told = {**self._told_moves(), **claiming.asked(want, self._now)}
         rows = await connection.fetch("step", **told)
         answer, claimed = claiming.read(rows, 2)
-        outcomes = await self._answers(connection, set(rows[0][1]))
+        held = set(rows[0][1])
+        outcomes = await self._answers(connection, held)
+        if len(held) < len(outcomes):
+            # Whoever was refused hears how things stood before the claim, so that waited.
+            return Stepped(outcomes, await self._claim(connection))
         if self._leaves_it(answer):
             return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
         return Stepped(outcomes, await self._completed(connection, want, answer, claimed))

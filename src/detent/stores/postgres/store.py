@@ -1,4 +1,4 @@
-"""The store on a PostgreSQL database: a pool for all, one for who may have to wait, one listener."""
+"""The store on PostgreSQL: a pool for all, one for those who may have to wait, a listener."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreOpen
+from detent.errors import StoreClosed, StoreError, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
@@ -21,7 +22,7 @@ from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_size, need_time
-from detent.stores.postgres import address, feeding, pruning, reading, upkeep, writing
+from detent.stores.postgres import address, feeding, placing, pruning, reading, upkeep, writing
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
@@ -152,6 +153,8 @@ class PostgresStore:
         seen = self._bell.rung
         step = Step(self._lanes, batch, want, now)
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
+        if want is not None and not stepped.claimed.lost:
+            stepped = await self._with_placed(want, stepped, now)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         if step.has_opened or any(self._may_let_in(unit) for unit in units):
             self._tell()
@@ -166,12 +169,30 @@ class PostgresStore:
             return True
         return self._is_limited and any(move.job.lease is None for move in moved)
 
+    async def _with_placed(self, want: Want, stepped: api.Stepped, now: int) -> api.Stepped:
+        """Jobs that had no lane are granted too; if that fails, the answer there is stands."""
+        jobs = stepped.claimed.jobs
+        rest = replace(want, leases=want.leases[len(jobs) :])
+        if not rest.leases:
+            return stepped
+        with suppress(StoreError):
+            if await self._run(placing.place):
+                more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
+                claimed = replace(more, jobs=(*jobs, *more.jobs))
+                return replace(stepped, claimed=claimed)
+        return stepped
+
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
         self._opened(now)
         if time.monotonic() > self._folded_at + _FOLD_S:
             self._folded_at = time.monotonic()
             await self._run(upkeep.fold)
+            await self._place()
         return await self._run(upkeep.take_due, now, max(limit, 0), now + hold_us)
+
+    async def _place(self) -> None:
+        if await self._run(placing.place):
+            self._tell()
 
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
@@ -219,7 +240,7 @@ class PostgresStore:
         return None
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
-        return await self._run(writing.append, lines)
+        return await self._opened().pool.run(writing.Appending(lines).run)
 
     async def _sequence(self) -> None:
         # In one process one is enough: whoever waits here would only wait for the row instead.

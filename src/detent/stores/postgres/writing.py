@@ -19,7 +19,7 @@ from detent.stores.postgres.judging import Head, Judge, lock
 from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
 
-__all__ = ["append", "commit"]
+__all__ = ["Appending", "append", "commit"]
 
 
 async def commit(
@@ -47,6 +47,30 @@ async def append(connection: Connection, lines: Sequence[tuple[Key, Line]]) -> l
     written = await connection.fetch("logs_put", **told) if rows else []
     cursors = {kept[number - 1]: cursor for number, cursor in written}
     return [cursors.get(number, 0) for number in range(len(lines))]
+
+
+class Appending:
+    """Lines that are appended once, whatever happens to the connection on the way.
+
+    A line has nothing that tells it from another, so the transaction itself is asked about.
+    """
+
+    def __init__(self, lines: Sequence[tuple[Key, Line]]) -> None:
+        self._lines = lines
+        self._cursors: list[int] = []
+        self._xid: str | None = None
+
+    async def run(self, connection: Connection) -> list[int]:
+        """The cursors of the lines."""
+        if self._xid is not None:
+            row = await connection.fetch_row("xact_status", xid=self._xid)
+            if row is not None and row[0] == "committed":
+                return self._cursors
+        async with connection.transaction():
+            self._cursors = await append(connection, self._lines)
+            row = await connection.fetch_row("xact_id")
+            self._xid = None if row is None else row[0]
+        return self._cursors
 
 
 class _Change:
@@ -158,6 +182,8 @@ class _Writing:
     async def _new_lanes(self, moves: Sequence[Move]) -> dict[Key, int]:
         """The lanes of jobs that change their queue."""
         changed = [move.job for move in moves if move.job.queue != self._before(move.job).job.queue]
+        # One that has no lane yet is placed where it stands then.
+        changed = [job for job in changed if self._before(job).lane is not None]
         if not changed:
             return {}
         lanes = [self._before(job).lane for job in changed]

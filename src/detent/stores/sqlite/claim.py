@@ -27,6 +27,8 @@ __all__ = ["claim", "let_in"]
 
 FLIPS_MAX = 1_000
 """How many jobs of steps that opened one transaction lets in."""
+SHUT_MAX = 1_000
+"""How many jobs of steps that closed one claim puts out of the way before it gives up for now."""
 
 
 class _Walk(NamedTuple):
@@ -89,7 +91,7 @@ class _Claim:
         self._alive = alive
         self._quotas = Quotas(tx, now)
         self._turns = Turns(tx, want.tenant, want.fair, now)
-        self._gates: dict[Lane, Gate] = {}
+        self._gates: dict[tuple[str, str], Gate] = {}
         self._shut: list[int] = []
         self._taken: list[Stored] = []
         self._moved: list[flows.Moved] = []
@@ -104,6 +106,9 @@ class _Claim:
         changes = flows.changes_of(self._moved)
         self._tx.writing.follow(changes, [], self._now, self._want.command_id)
         self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
+        if self._is_tired:
+            # Whoever was granted too little comes again at once, and finds the way shorter.
+            self._tx.may_be_claimable = True
         self._quotas.save()
         self._turns.save()
         is_short = len(self._taken) < len(self._want.leases)
@@ -129,19 +134,24 @@ class _Claim:
         for kind, profile, key in tx.execute("lanes", want.tenant, queue, delivery).fetchall():
             is_wanted = want.types is None or kind in want.types
             if is_wanted and (want.profiles is None or profile in want.profiles):
-                gate = gate_of(tx.connection, want.tenant, queue, kind)
+                gate = self._gate(queue, kind)
                 if not gate.closed and not gate.queue_deleted:
-                    lane = Lane(want.tenant, queue, delivery, kind, profile, key)
-                    self._gates[lane] = gate
-                    lanes.append(lane)
+                    lanes.append(Lane(want.tenant, queue, delivery, kind, profile, key))
         return lanes
+
+    def _gate(self, queue: str, kind: str) -> Gate:
+        """The gate of a queue and a type; there may be a lane of it for every customer."""
+        if (queue, kind) not in self._gates:
+            found = gate_of(self._tx.connection, self._want.tenant, queue, kind)
+            self._gates[queue, kind] = found
+        return self._gates[queue, kind]
 
     def _next(self, lanes: Sequence[Lane], missing: int) -> list[int]:
         """The next jobs of these lanes, merged into one order, as far as limits let them."""
         walks = [walk for lane in lanes if (walk := self._first(lane, self._walk(lane)))]
         heapify(walks)
         chosen: list[int] = []
-        while walks and len(chosen) < missing:
+        while walks and len(chosen) < missing and not self._is_tired:
             walk = heappop(walks)
             if walk.turn != self._turns.of(walk.lane):
                 heappush(walks, walk._replace(turn=self._turns.of(walk.lane)))
@@ -153,6 +163,14 @@ class _Claim:
                     heappush(walks, following)
         return chosen
 
+    @property
+    def _is_tired(self) -> bool:
+        """Whether this claim has found so much that is shut that others must get their turn.
+
+        It takes what it has, for whatever comes later might stand behind what it did not look at.
+        """
+        return len(self._shut) >= SHUT_MAX
+
     def _walk(self, lane: Lane) -> Iterator[Sequence[Any]]:
         """The jobs of one lane, best first, as far as somebody asks."""
         values = (*lane[:5], lane.key or None, self._now)
@@ -161,6 +179,8 @@ class _Claim:
     def _first(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> _Walk | None:
         """The next job that its step lets in; others are out of the way from now on."""
         for priority, place, job_id, seq, workflow, step in rest:
+            if self._is_tired:
+                return None
             if step is not None:
                 flow = self._tx.known.flow_of(lane.tenant, workflow)
                 if not w.is_claimable(flow.workflow, flow.steps[step]):
@@ -179,8 +199,8 @@ class _Claim:
             self._taken.append(self._write(row, stored, answer))
 
     def _gate_of(self, stored: Stored) -> Gate:
-        job, body = stored.job, stored.body
-        gate = self._gates[spot_of(job, body.type, body.key).lane]
+        job = stored.job
+        gate = self._gate(job.queue, stored.body.type)
         if job.workflow is None or job.step is None:
             return gate
         flow = self._tx.known.flow_of(job.tenant, job.workflow)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from detent.lifecycle.job import Job, Lease
-from detent.lifecycle.workflow import Flow, Step, Tally, Workflow
+from detent.lifecycle.workflow import Flow
 from detent.stores.api import Key, Record
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Pending
@@ -18,9 +18,6 @@ __all__ = ["MISSING", "Known", "read_flow"]
 
 MISSING = Lease(0, lost=True)
 """A row that is not there counts as lost."""
-_workflow = msgspec.json.Decoder(Workflow).decode
-_step = msgspec.json.Decoder(Step).decode
-_tally = msgspec.json.Decoder(Tally).decode
 
 
 class Known:
@@ -29,14 +26,11 @@ class Known:
     def __init__(self, connection: sqlite3.Connection, pending: Pending) -> None:
         self._connection = connection
         self._pending = pending
-        self._has_limits: bool | None = None
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is any limit at all: mostly not, and asked once."""
-        if self._has_limits is None:
-            self._has_limits = self._connection.execute(SQL["any_limit"]).fetchone() is not None
-        return self._has_limits
+        """Whether there is any limit at all: mostly not."""
+        return self._pending.has_limits
 
     def head(self, key: Key) -> Head | None:
         """The head of a job, if there is one."""
@@ -116,6 +110,7 @@ def read_flow(connection: sqlite3.Connection, key: Key) -> Flow | None:
     found = connection.execute(SQL["workflow"], key).fetchone()
     if found is None:
         return None
-    read = [(_step(record), tally) for record, tally in connection.execute(SQL["steps"], key)]
-    tallies = {step.id: _tally(tally) for step, tally in read if tally is not None}
-    return Flow.of(_workflow(found[0]), (step for step, _ in read), tallies)
+    workflow = rows.workflow_of(*key, found[0])
+    read = [rows.step_of(*key, *row) for row in connection.execute(SQL["steps"], key)]
+    tallies = {step.id: tally for step, tally in read if tally is not None}
+    return Flow.of(workflow, (step for step, _ in read), tallies)

@@ -19,7 +19,7 @@ from detent.stores.sqlite.legality import fill
 from detent.stores.sqlite.statements import MIGRATIONS, SQL, split
 from detent.stores.sqlite.turns import Turns
 
-__all__ = ["KNOWN", "bring_up_to_date", "pending_migrations", "run_migrations"]
+__all__ = ["KNOWN", "bring_up_to_date", "need_tables", "pending_migrations", "run_migrations"]
 
 KNOWN = MIGRATIONS[-1].version
 """The newest version of the tables that this code has heard of."""
@@ -73,6 +73,11 @@ def _advance(connection: sqlite3.Connection, migrate: bool) -> list[Migration]:
         for statement in split(migration.sql):
             connection.execute(statement)
     return done
+
+
+def need_tables(connection: sqlite3.Connection) -> None:
+    """Refuse a file that was never a store, or whose tables are behind or ahead of this code."""
+    need_all(MIGRATIONS, _versions(connection))
 
 
 def _look(path: Path) -> TableVersion:

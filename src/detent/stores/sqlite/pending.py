@@ -97,6 +97,7 @@ class Pending:
         self._last_seq: int | None = None
         self._last_pos: int | None = None
         self._has_handed: bool | None = None
+        self._has_limits: bool | None = None
         self.heads: dict[Key, Head] = {}
         self.flows: dict[Key, Flow | None] = {}
         self.cursors: dict[int, int] = {}
@@ -151,6 +152,13 @@ class Pending:
             self._has_handed = self._connection.execute(SQL["any_handed"]).fetchone() is not None
         return self._has_handed
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether there is any limit at all: asked once, and again after whatever may set one."""
+        if self._has_limits is None:
+            self._has_limits = self._connection.execute(SQL["any_limit"]).fetchone() is not None
+        return self._has_limits
+
     def flush(self) -> None:
         """Write everything; whoever reads the tables afterwards sees it."""
         if self.size or self._counts:
@@ -158,7 +166,10 @@ class Pending:
                 if rows:
                     self._connection.executemany(SQL[name], rows)
             self._flush_counts()
+        # What is known of workflows is what was written: to read one again costs all its steps.
+        flows = self.flows
         self.forget()
+        self.flows = flows
 
     def _flush_counts(self) -> None:
         counts = [(*where, count) for where, count in self._counts.items() if count]
@@ -186,10 +197,11 @@ class Pending:
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()
-        self.flows.clear()
+        self.flows = {}
         self.cursors.clear()
         self._last_pos = None
         self._has_handed = None
+        self._has_limits = None
         self.size = 0
 
 

@@ -8,7 +8,6 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
@@ -64,7 +63,6 @@ __all__ = [
 ]
 
 _Connection = sqlite3.Connection
-_decode_workflow = msgspec.json.Decoder(Workflow).decode
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -94,13 +92,13 @@ def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
     return stored_at(connection, [seq for *_, seq in found])
 
 
-def _tenants(connection: _Connection) -> list[str]:
-    """All tenants, one step of the index each."""
+def _tenants(connection: _Connection, of: str = "tenant") -> list[str]:
+    """All tenants that have jobs, or workflows, one step of the index each."""
     tenants = []
-    row = connection.execute(SQL["first_tenant"]).fetchone()
+    row = connection.execute(SQL[f"first_{of}"]).fetchone()
     while row is not None:
         tenants.append(row[0])
-        row = connection.execute(SQL["next_tenant"], row).fetchone()
+        row = connection.execute(SQL[f"next_{of}"], row).fetchone()
     return tenants
 
 
@@ -220,11 +218,19 @@ def find_workflows(
     """The workflows that fit, newest first."""
     if not is_storable((tenant, state, page.after)):
         return []
-    after_tenant, after_id = page.after or (None, None)
-    values = {"tenant": tenant, "state": state, "limit": max(page.limit, 0)}
-    values |= {"after_tenant": after_tenant, "after_id": after_id}
+    tenants = _tenants(connection, "flow_tenant") if tenant is None else [tenant]
+    walks = (_flow_walk(connection, one, state, page) for one in tenants)
+    found = islice(merge(*walks, reverse=True), max(page.limit, 0))
+    return [rows.workflow_of(of, id_, record) for id_, of, record in found]
+
+
+def _flow_walk(
+    connection: _Connection, tenant: str, state: str | None, page: Page
+) -> list[tuple[str, str, str]]:
+    below, limit = _below(tenant, page), max(page.limit, 0)
+    values = {"tenant": tenant, "state": state, "below": below, "limit": limit}
     found = connection.execute(SQL["found_workflows"], values)
-    return [_decode_workflow(record) for *_, record in found]
+    return [(id_, tenant, record) for id_, record in found]
 
 
 def records(

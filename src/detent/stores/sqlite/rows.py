@@ -14,7 +14,7 @@ from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import RetryPolicy
-from detent.lifecycle.workflow import Step, Workflow
+from detent.lifecycle.workflow import Step, Tally, Workflow
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
@@ -27,8 +27,10 @@ __all__ = [
     "job_row",
     "logged_of",
     "move_row",
+    "step_of",
     "step_row",
     "stored_of",
+    "workflow_of",
     "workflow_row",
 ]
 
@@ -61,6 +63,9 @@ _encode = msgspec.json.Encoder().encode
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_retry = msgspec.json.Decoder(RetryPolicy).decode
+_decode_workflow = msgspec.json.Decoder(Workflow).decode
+_decode_step = msgspec.json.Decoder(Step).decode
+_decode_tally = msgspec.json.Decoder(Tally).decode
 
 
 def job_row(job: Job) -> list[Any]:
@@ -212,6 +217,26 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     body = Body(kind, payload, meta, *parts, schema, key)
     note = None if at is None else Note(at, attempt, percent, text)
     return Stored(job_of(row), body, wake_at, result, failures, note, checkpoint)
+
+
+def workflow_of(tenant: str, workflow: str, record: str) -> Workflow:
+    """The workflow of a row of its table."""
+    try:
+        return _decode_workflow(record)
+    except _UNREADABLE as error:
+        why = f"the record of workflow {workflow} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=tenant, id=workflow) from error
+
+
+def step_of(
+    tenant: str, workflow: str, record: str, tally: str | None
+) -> tuple[Step, Tally | None]:
+    """A step of that workflow, and what it counts."""
+    try:
+        return _decode_step(record), None if tally is None else _decode_tally(tally)
+    except _UNREADABLE as error:
+        why = f"a step of workflow {workflow} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=tenant, id=workflow) from error
 
 
 def logged_of(row: _Row) -> Logged:

@@ -174,8 +174,17 @@ class SqliteStore:
         await self._writing(now).do(lambda tx: upkeep.set_limits(tx, limits))
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
-        most = max(limit, 0)
-        return await self._writing(now).do(lambda tx: pruning.prune(tx, rules, now, most))
+        writer, read, most = self._writing(now), self._reading().read, max(limit, 0)
+        gone = 0
+        # What others have let go meanwhile is looked for no more, so this comes to an end.
+        while jobs := await read(pruning.over, rules, most - gone):
+            for start in range(0, len(jobs), pruning.SLICE):
+                some = jobs[start : start + pruning.SLICE]
+                gone += await writer.do(partial(pruning.forget_jobs, jobs=some))
+        for key in await read(pruning.empty, rules, most):
+            await writer.do(partial(pruning.forget_flow, key=key))
+        await writer.do(partial(pruning.forget_promises, now=now, limit=most))
+        return gone
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         while (draft := await self._reading().read(sealing.draft, limit)) is not None:

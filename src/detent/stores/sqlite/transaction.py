@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
 from detent.stores.gates import joined
@@ -69,7 +70,8 @@ class Transaction:
         try:
             outcome = self.units.commit(unit, now)
             self.pending.flush()
-        except UNFIT as why:
+        except (*UNFIT, BadHistory) as why:
+            # Also where the lifecycle itself finds that what follows for a workflow cannot be.
             self.pending.forget()
             self.connection.execute(SQL["undo"])
             outcome = Rejected(str(why))
@@ -80,6 +82,9 @@ class Transaction:
 def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored]:
     """The jobs of these row numbers, in this order, with all that belongs to them."""
     found = {row[0]: stored for row, stored in stored_rows(connection, numbers)}
+    for seq in numbers:
+        if seq not in found:
+            raise StoreCorrupt(f"the record in row {seq} has no body", seq=seq)
     return [found[seq] for seq in numbers]
 
 

@@ -51,8 +51,16 @@ def take_due(tx: Transaction, now: int, limit: int, until: int) -> list[Due]:
     due = [seq for (seq,) in tx.execute("due", now, limit)]
     chosen = list(dict.fromkeys([*since_ever, *due]))[:limit]
     tx.execute_many("due_hold", [(until, seq) for seq in chosen])
-    tx.execute_many("hand", [(seq, until) for seq in chosen if seq in set(since_ever)])
-    return [_due(tx, stored) for stored in stored_at(tx.connection, chosen)]
+    found = stored_at(tx.connection, chosen)
+    handed = [(s, until) for s, one in zip(chosen, found, strict=True) if _may_be_since_ever(one)]
+    tx.execute_many("hand", handed)
+    return [_due(tx, stored) for stored in found]
+
+
+def _may_be_since_ever(stored: Stored) -> bool:
+    """Whether it may lose its worker or its step while it is handed out: then it is due at once."""
+    job = stored.job
+    return job.step is not None or (job.lease is not None and not job.wire)
 
 
 def _due(tx: Transaction, stored: Stored) -> Due:

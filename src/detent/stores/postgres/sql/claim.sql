@@ -28,6 +28,7 @@ alive AS MATERIALIZED (
         AND ($types::text[] IS NULL OR l.type = ANY ($types))
         AND (SELECT claims AND NOT is_limited AND NOT is_flipping FROM may)
         AND NOT EXISTS (SELECT FROM again)
+        {{apart}}
         AND NOT EXISTS (
             SELECT FROM detent.gates AS g
             WHERE g.tenant = $tenant AND g.kind = 'queue' AND g.name = l.queue

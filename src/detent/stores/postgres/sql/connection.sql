@@ -7,6 +7,13 @@ SELECT current_setting('server_version_num')::int AS version,
 -- name: begin
 BEGIN
 
+-- name: begin_pooled
+BEGIN;
+SET LOCAL enable_seqscan = off;
+SET LOCAL plan_cache_mode = force_generic_plan;
+SET LOCAL jit = off;
+SET LOCAL lock_timeout = 2000
+
 -- name: commit
 COMMIT
 

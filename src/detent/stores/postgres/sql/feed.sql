@@ -4,15 +4,16 @@
 
 -- name: sequence
 WITH last AS MATERIALIZED (
-    SELECT snapshot, coalesce(target, pg_current_snapshot()) AS target, after, pos, floor
+    SELECT snapshot, coalesce(target, pg_current_snapshot()) AS target,
+        coalesce(target, snapshot) AS seen, after, pos, floor
     FROM detent.sequencer FOR UPDATE
 ), fresh AS MATERIALIZED (
     -- Whoever waited for the lock looks with older eyes than the one who had it.
     SELECT last.* FROM last
-    WHERE pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(last.target)
+    WHERE pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(last.seen)
         AND NOT EXISTS (
             SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS open (xid)
-            WHERE pg_visible_in_snapshot(open.xid, last.target)
+            WHERE pg_visible_in_snapshot(open.xid, last.seen)
         )
 ), news AS MATERIALIZED (
     SELECT e.seq, e.tenant, e.record, e.version FROM (
@@ -39,7 +40,7 @@ WITH last AS MATERIALIZED (
     FROM fresh, many WHERE many.count > 0 OR s.target IS NOT NULL
 )
 SELECT (SELECT count FROM many)::bigint AS count, EXISTS (SELECT FROM fresh) AS is_fresh,
-    pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(last.target) AS is_behind
+    pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(last.seen) AS is_behind
 FROM last
 
 -- name: sequence_restored

@@ -18,7 +18,7 @@ told AS (
     FROM told JOIN detent.jobs AS j ON j.tenant = told.tenant AND j.id = told.id
     WHERE j.version = told.fence
         AND (told.fence_lease IS NULL OR j.lease = told.fence_lease)
-        AND (told.new_lane IS NOT NULL OR j.queue = told.queue)
+        AND (told.new_lane IS NOT NULL OR j.queue = told.queue OR j.lane IS NULL)
         AND (j.ended_at IS NULL OR NOT told.leaves)
         {{apart}}
     ORDER BY told.tenant, told.id
@@ -87,7 +87,8 @@ recorded AS (
     FROM happened ORDER BY part, turn
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count)
-    SELECT lane, state, sum(count) FROM changed
+    -- Without a lane a job is in no tally, whatever state it moves to.
+    SELECT lane, state, sum(count) FROM changed WHERE lane IS NOT NULL
     GROUP BY lane, state HAVING sum(count) <> 0
 )
 
@@ -100,7 +101,7 @@ SELECT number FROM held
 
 -- name: step
 WITH {{moves AND j.state <> 'available'}},
-{{claiming}},
+{{claiming AND (SELECT count(*) FROM held) = cardinality($numbers::int[])}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}

@@ -31,6 +31,8 @@ WITH told AS (
     RETURNING j.lane, j.state
 ), bodies AS (
     DELETE FROM detent.bodies AS b USING told WHERE b.tenant = told.tenant AND b.id = told.id
+), unplaced AS (
+    DELETE FROM detent.unplaced AS u USING told WHERE u.tenant = told.tenant AND u.id = told.id
 ), tags AS (
     DELETE FROM detent.tags AS t USING told WHERE t.tenant = told.tenant AND t.id = told.id
 ), results AS (
@@ -49,7 +51,7 @@ WITH told AS (
     DELETE FROM detent.idempotency AS i USING told WHERE i.tenant = told.tenant AND i.id = told.id
 )
 INSERT INTO detent.tallies (lane, state, count)
-SELECT lane, state, -count(*) FROM jobs GROUP BY lane, state
+SELECT lane, state, -count(*) FROM jobs WHERE lane IS NOT NULL GROUP BY lane, state
 
 -- name: forget_events
 WITH told AS (

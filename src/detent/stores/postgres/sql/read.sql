@@ -18,16 +18,18 @@ SELECT s.* FROM (
     {{tenants}}
     SELECT one.tenant, one.id FROM tenants CROSS JOIN LATERAL (
         SELECT j.tenant, j.id FROM detent.jobs AS j
-        JOIN detent.lanes AS l ON l.lane = j.lane
+        LEFT JOIN detent.lanes AS l ON l.lane = j.lane
+        LEFT JOIN detent.unplaced AS u
+            ON j.lane IS NULL AND u.tenant = j.tenant AND u.id = j.id
         WHERE j.tenant = tenants.tenant
             AND ($after_id::text IS NULL
                 OR j.id < $after_id OR (j.id = $after_id AND j.tenant < $after_tenant::text))
             {{apart}}
             AND ($queue::text IS NULL OR j.queue = $queue)
             AND ($state::text IS NULL OR j.state = $state)
-            AND ($type::text IS NULL OR l.type = $type)
+            AND ($type::text IS NULL OR coalesce(l.type, u.type) = $type)
             AND ($profile::text IS NULL OR j.profile = $profile)
-            AND ($key::text IS NULL OR (l.key = $key AND l.key <> ''))
+            AND ($key::text IS NULL OR (coalesce(l.key, u.key) = $key AND $key <> ''))
             AND ($workflow::text IS NULL OR j.workflow = $workflow)
             AND ($step::text IS NULL OR j.step = $step)
         ORDER BY j.id DESC LIMIT $most::bigint
@@ -41,8 +43,11 @@ ORDER BY s.id DESC, s.tenant DESC
 
 -- name: found_rare
 {{page AND j.state = $state AND j.state = ANY (
-    ARRAY['pending', 'active', 'retryable', 'scheduled', 'discarded', 'cancelled']
+    ARRAY['discarded', 'cancelled', 'retryable', 'scheduled']
 )}}
+
+-- name: found_held
+{{page AND j.state = $state AND j.lease IS NOT NULL}}
 
 -- name: found_in_workflow
 {{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}
@@ -87,11 +92,17 @@ SELECT s.* FROM detent.stored AS s WHERE s.holder = $holder AND s.lease IS NOT N
 ORDER BY s.tenant, s.id LIMIT $most::bigint
 
 -- name: counts
-SELECT l.tenant, l.queue, t.state, sum(t.count)::bigint AS count
-FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
-WHERE $tenant::text IS NULL OR l.tenant = $tenant
-GROUP BY l.tenant, l.queue, t.state HAVING sum(t.count) > 0
-ORDER BY l.tenant, l.queue, t.state
+SELECT c.tenant, c.queue, c.state, sum(c.count)::bigint AS count
+FROM (
+    SELECT l.tenant, l.queue, t.state, t.count
+    FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+    UNION ALL
+    SELECT j.tenant, j.queue, j.state, 1
+    FROM detent.unplaced AS u JOIN detent.jobs AS j ON j.tenant = u.tenant AND j.id = u.id
+) AS c
+WHERE $tenant::text IS NULL OR c.tenant = $tenant
+GROUP BY c.tenant, c.queue, c.state HAVING sum(c.count) > 0
+ORDER BY c.tenant, c.queue, c.state
 
 -- name: gates
 SELECT kind, name, closed, opened_at, queue_deleted FROM detent.gates

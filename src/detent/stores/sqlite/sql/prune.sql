@@ -1,5 +1,5 @@
 -- name: over
-SELECT j.ended_at, j.tenant, j.id, j.seq FROM detent_jobs AS j
+SELECT j.ended_at, j.tenant, j.id FROM detent_jobs AS j
 WHERE j.state = :state AND j.ended_at IS NOT NULL AND j.ended_at < :before
     AND (:tenant IS NULL OR j.tenant = :tenant) AND (:queue IS NULL OR j.queue = :queue)
     AND :sealed >= (
@@ -11,6 +11,15 @@ WHERE j.state = :state AND j.ended_at IS NOT NULL AND j.ended_at < :before
         WHERE w.tenant = j.tenant AND w.id = j.workflow AND w.ended_at IS NOT NULL
     ))
 ORDER BY j.ended_at, j.tenant, j.id LIMIT :limit
+
+-- name: is_over
+-- Whatever rule had found it holds on: a job that has ended never moves, but it can be annotated.
+SELECT j.seq FROM detent_jobs AS j
+WHERE j.ended_at = ?1 AND j.tenant = ?2 AND j.id = ?3
+    AND ?4 >= (
+        SELECT e.pos FROM detent_events AS e
+        WHERE e.tenant = j.tenant AND e.record = j.id ORDER BY e.version DESC LIMIT 1
+    )
 
 -- name: sealed
 SELECT coalesce(max(pos), 0) FROM detent_leaves
@@ -50,6 +59,21 @@ WHERE w.ended_at IS NOT NULL AND w.ended_at < :before AND (:tenant IS NULL OR w.
         )
     )
 ORDER BY w.tenant, w.id LIMIT :limit
+
+-- name: is_empty_workflow
+SELECT 1 FROM detent_workflows AS w
+WHERE w.tenant = :tenant AND w.id = :id AND w.ended_at IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM detent_jobs AS j
+        WHERE j.tenant = w.tenant AND j.workflow = w.id AND j.workflow IS NOT NULL
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM detent_events AS e
+        WHERE e.tenant = w.tenant AND e.pos > :sealed AND e.record IN (
+            SELECT w.id UNION ALL SELECT s.id FROM detent_steps AS s
+            WHERE s.tenant = w.tenant AND s.workflow = w.id
+        )
+    )
 
 -- name: step_ids
 SELECT id FROM detent_steps WHERE tenant = ? AND workflow = ?

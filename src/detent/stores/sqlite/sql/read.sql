@@ -99,10 +99,15 @@ SELECT kind, id, version, data, wake_at, tenant FROM detent_records
 WHERE kind = ? AND tenant = ? AND id >= ? AND id IS NOT ? ORDER BY id LIMIT ?
 
 -- name: found_workflows
-SELECT id, tenant, record FROM detent_workflows
-WHERE (:tenant IS NULL OR tenant = :tenant) AND (:state IS NULL OR state = :state)
-    AND (:after_id IS NULL OR (id, tenant) < (:after_id, :after_tenant))
-ORDER BY id DESC, tenant DESC LIMIT :limit
+SELECT id, record FROM detent_workflows
+WHERE tenant = :tenant AND id < :below AND (:state IS NULL OR state = :state)
+ORDER BY id DESC LIMIT :limit
+
+-- name: first_flow_tenant
+SELECT tenant FROM detent_workflows ORDER BY tenant LIMIT 1
+
+-- name: next_flow_tenant
+SELECT tenant FROM detent_workflows WHERE tenant > ? ORDER BY tenant LIMIT 1
 
 -- name: gates
 SELECT kind, name, closed, opened_at, queue_deleted FROM detent_gates

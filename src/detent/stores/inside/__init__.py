@@ -1,0 +1,17 @@
+"""Enqueue inside somebody's own transaction: jobs and the caller's rows appear together, or not.
+
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO orders ...")
+        outcome = enqueue(connection, unit, now)
+
+`enqueue` is for connections that block, `aenqueue` for those that are awaited. The kind of a
+connection is told by its class, so no driver is imported that is not in use already. Nothing is
+committed here: whatever is answered holds if the caller's transaction does. A unit that is refused
+leaves nothing, and the transaction can go on.
+"""
+
+from __future__ import annotations
+
+from detent.stores.inside.joining import aenqueue, enqueue
+
+__all__ = ["aenqueue", "enqueue"]

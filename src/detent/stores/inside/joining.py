@@ -1,0 +1,41 @@
+"""The two ways in: the connection is recognised, the unit judged fit, and then it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from detent.stores.bounds import need_time
+from detent.stores.inside.fit import need_new_only
+from detent.stores.inside.ways import way_of
+from detent.stores.shapes import Outcome, Unit
+
+__all__ = ["aenqueue", "enqueue"]
+
+Clock = Callable[[], int]
+
+
+def enqueue(connection: Any, unit: Unit, now: int, *, clock: Clock | None = None) -> Outcome:
+    """The answer to a unit of new jobs, written in the transaction that this connection is in.
+
+    `Committed` means that it will be, together with everything else in the transaction. Outside of
+    one it is a transaction of its own.
+    """
+    way = way_of(connection, is_async=False)
+    _need_sense(unit, now, clock)
+    outcome: Outcome = way(connection, unit, now)
+    return outcome
+
+
+async def aenqueue(connection: Any, unit: Unit, now: int, *, clock: Clock | None = None) -> Outcome:
+    """The same for a connection that is awaited."""
+    way = way_of(connection, is_async=True)
+    _need_sense(unit, now, clock)
+    outcome: Outcome = await way(connection, unit, now)
+    return outcome
+
+
+def _need_sense(unit: Unit, now: int, clock: Clock | None) -> None:
+    need_time(now, clock() if clock else time.time_ns() // 1_000)
+    need_new_only(unit)

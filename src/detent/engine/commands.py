@@ -50,7 +50,10 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One command to one job. `known` is the job as the caller saw it last: it saves a question."""
+    """One command to one job. `known` is the job as the caller saw it last: it saves a question.
+
+    `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
+    """
 
     key: Key
     command: j.Command
@@ -59,6 +62,7 @@ class Change(msgspec.Struct, frozen=True):
     beside: Beside = Beside()
     error: ErrorInfo | None = None
     known: Stored | None = None
+    delay_us: int | None = None
 
 
 class _Open:
@@ -128,7 +132,10 @@ class Commands:
         """What the job's policy says, should this turn out to be a failure."""
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
         failures = stored.job.failures + 1
-        return retry.judge(stored.body.retry, error, failures, self._jitter())
+        verdict = retry.judge(stored.body.retry, error, failures, self._jitter())
+        if change.delay_us is None or not verdict.retry:
+            return verdict
+        return msgspec.structs.replace(verdict, delay_us=change.delay_us)
 
     def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
         job, command = answer.job, one.change.command

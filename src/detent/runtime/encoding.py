@@ -26,9 +26,10 @@ class BadValue(Exception):
 
 
 def encode(value: object) -> bytes:
-    """The value as JSON; `BadValue` if it has none."""
+    """The value as JSON, equal values as equal JSON; `BadValue` if it has none."""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain)
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain, order="deterministic")
+        return msgspec.json.encode(plain)
     except RecursionError:
         raise BadValue("", "it contains itself, or is nested too deeply") from None
     except (TypeError, ValueError, OverflowError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_the_address_is_given_or_in_the_environment_or_a_file_here() -> None:
 def test_a_job_is_called_as_before_and_enqueued_with_the_same_arguments(app: Detent) -> None:
     job = app.job(send)
     assert job("a", 2) == "a:2"
-    assert (job.name, job.__name__, job.__doc__) == ("send", "send", None)
+    assert (job.name, inspect.unwrap(job)) == ("send", send)
     handle = job.enqueue("a", size=2)
     assert stored(app, handle.id).body.payload == '{"args":[],"kwargs":{"to":"a","size":2}}'
     assert handle.is_new
@@ -238,7 +239,7 @@ async def test_one_loop_serves_every_other(app: Detent) -> None:
     job = app.job(send)
     handles = await asyncio.gather(*(job.aenqueue(str(n)) for n in range(50)))
     assert len({handle.id for handle in handles}) == 50
-    assert await asyncio.to_thread(job.enqueue, "x")
+    assert (await asyncio.to_thread(job.enqueue, "x")).is_new
     many = await job.aenqueue_many([job.bind("y")])
     assert (await many[0].astatus()).state == "available"
     with pytest.raises(InsideLoop, match="begins with an a"):

@@ -1,4 +1,4 @@
-"""What a type checker knows about jobs. A line that ends in `# wrong` must be an error, no other."""
+"""What a type checker knows about jobs; exactly the lines that end in `# wrong` are errors."""
 
 from __future__ import annotations
 

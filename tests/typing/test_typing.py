@@ -20,7 +20,7 @@ WRONG = {
 
 
 def output_of(*command: str) -> str:
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - our own words
         [sys.executable, "-m", *command], cwd=ROOT, text=True, capture_output=True, check=False
     )
     assert done.stderr == ""

@@ -1,10 +1,15 @@
-"""How Hypothesis behaves everywhere: without time limits, and repeatably in CI."""
+"""How Hypothesis behaves everywhere: without time limits, and repeatably in CI.
+
+Our own pytest plugin is loaded here, as a plugin of the project rather than of its environment.
+"""
 
 from __future__ import annotations
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["detent.testing.plugin"]
 
 # `make mutate` runs the same test from several runners in one process.
 _CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)

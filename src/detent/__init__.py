@@ -4,6 +4,44 @@ from __future__ import annotations
 
 from importlib.metadata import version as _version
 
-__all__ = ["__version__"]
+from detent.app.asking import Call
+from detent.app.detent import Detent
+from detent.app.handle import Handle, LogLine, Status
+from detent.app.job import Job
+from detent.app.options import Backoff, Limit, Unique
+from detent.errors import (
+    BadArguments,
+    DetentError,
+    JobCancelled,
+    JobExists,
+    JobFailed,
+    ResultTimeout,
+)
+from detent.runtime.context import Context
+from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze
+
+__all__ = [
+    "Backoff",
+    "BadArguments",
+    "Call",
+    "Cancelled",
+    "Context",
+    "Detent",
+    "DetentError",
+    "Discard",
+    "Handle",
+    "Job",
+    "JobCancelled",
+    "JobExists",
+    "JobFailed",
+    "Limit",
+    "LogLine",
+    "ResultTimeout",
+    "Retry",
+    "Snooze",
+    "Status",
+    "Unique",
+    "__version__",
+]
 
 __version__ = _version("detent")

@@ -6,6 +6,22 @@
     ├── BadHistory             a history that no legal life could have produced
     ├── BadProof               an inclusion proof that does not lead to the sealed head
     ├── BadPolicy              a retry policy or workflow shape with an impossible value
+    ├── BadArguments           arguments that do not fit the signature of their job
+    ├── BadOption              an option of a job that cannot be, or not beside another one
+    ├── BadResult              a result that is no JSON, or not of the promised type
+    ├── BadSignature           a function that cannot be a job as it is written
+    ├── InsideLoop             a synchronous call where an event loop runs (await its twin)
+    ├── JobCancelled           the job whose result was asked for was called off
+    ├── JobExists              a unique job, or another request under the same key, is in the way
+    ├── JobFailed              the job whose result was asked for failed for good
+    ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── UnknownJob             there is no such job in this store
+    ├── LimitError             more of something than one call or one job may have
+    │   ├── NameTooLong        a name, tag or key with too many characters, or none
+    │   ├── PayloadTooDeep     arguments nested too deeply
+    │   ├── PayloadTooLarge    arguments with too many bytes
+    │   ├── ResultTooLarge     a result or checkpoint with too many bytes
+    │   └── TooMany            too many jobs in one call, or too many tags on one job
     └── StoreError             a store that cannot do what it was asked
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
@@ -36,16 +52,30 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "BadArguments",
     "BadHistory",
     "BadMachine",
+    "BadOption",
     "BadPolicy",
     "BadProof",
+    "BadResult",
+    "BadSignature",
     "BadUrl",
     "BatchTooLarge",
     "ClockAhead",
     "DetentError",
     "IllegalTransition",
+    "InsideLoop",
+    "JobCancelled",
+    "JobExists",
+    "JobFailed",
+    "LimitError",
+    "NameTooLong",
+    "PayloadTooDeep",
+    "PayloadTooLarge",
     "ReadTooLong",
+    "ResultTimeout",
+    "ResultTooLarge",
     "SchemaAhead",
     "SchemaBehind",
     "StoreBroken",
@@ -57,8 +87,10 @@ __all__ = [
     "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
+    "TooMany",
     "UnfitUnit",
     "UnknownConnection",
+    "UnknownJob",
     "Unstorable",
     "UnsupportedStore",
     "WrongIsolation",
@@ -105,6 +137,103 @@ class BadPolicy(DetentError):
     """A retry policy or workflow shape has a value that cannot work; `fields["field"]` names it."""
 
     code = "bad_policy"
+
+
+class BadArguments(DetentError):
+    """The arguments do not fit the signature; `fields["path"]` names the value that does not."""
+
+    code = "bad_arguments"
+
+
+class BadOption(DetentError):
+    """An option has a value that cannot be, or stands beside one that excludes it."""
+
+    code = "bad_option"
+
+
+class BadResult(DetentError):
+    """A result cannot be written as JSON, or is not what the function promised to return."""
+
+    code = "bad_result"
+
+
+class BadSignature(DetentError):
+    """The function cannot be a job as it is written; the message says what to change."""
+
+    code = "bad_signature"
+
+
+class InsideLoop(DetentError):
+    """A synchronous call would have stopped the event loop it was made in; await its twin."""
+
+    code = "inside_loop"
+
+
+class JobCancelled(DetentError):
+    """The job was called off, so there is no result; `fields["cause"]` says how."""
+
+    code = "job_cancelled"
+
+
+class JobExists(DetentError):
+    """Another job is in the way; `fields["id"]` is the one, `fields["what"]` the reason."""
+
+    code = "job_exists"
+
+
+class JobFailed(DetentError):
+    """The job was discarded, so there is no result; `fields["error_code"]` says what went wrong."""
+
+    code = "job_failed"
+
+
+class ResultTimeout(DetentError, TimeoutError):
+    """The job has not ended in the time given; nothing happened to it, so ask again."""
+
+    code = "result_timeout"
+    retryable = True
+
+
+class UnknownJob(DetentError):
+    """There is no such job: another store, another tenant, or it was forgotten."""
+
+    code = "unknown_job"
+
+
+class LimitError(DetentError):
+    """More than is allowed; `fields` has `limit` (its name), `most` and `value`."""
+
+    code = "limit_exceeded"
+
+
+class NameTooLong(LimitError):
+    """A name must have at least one character, and no more than an index can carry."""
+
+    code = "name_too_long"
+
+
+class PayloadTooDeep(LimitError):
+    """Arguments are nested deeper than every reader of JSON can follow."""
+
+    code = "payload_too_deep"
+
+
+class PayloadTooLarge(LimitError):
+    """Arguments are larger than a row that is read at every claim should be."""
+
+    code = "payload_too_large"
+
+
+class ResultTooLarge(LimitError):
+    """A result or checkpoint is larger than a row should be."""
+
+    code = "result_too_large"
+
+
+class TooMany(LimitError):
+    """Too many of something in one call or on one job."""
+
+    code = "too_many"
 
 
 class StoreError(DetentError):

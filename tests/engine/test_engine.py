@@ -157,6 +157,35 @@ async def test_a_refusal_is_about_the_job_as_it_is_now(world: World, engine: Eng
     assert await state(world, job) in ("completed", "retryable")
 
 
+async def test_nobody_is_refused_for_what_they_did_not_know(world: World, engine: Engine) -> None:
+    """A worker may cancel only when asked; that it was asked after the claim it need not know."""
+    job = await push(engine)
+    [taken] = await claim(world, engine)
+    await engine.carry_out([Change(key_of(job), j.Cancel(), USER)])
+    stopped = reported(taken, j.ConfirmCancel(lease=taken.job.lease))
+    [answer] = await engine.carry_out([stopped])
+    assert isinstance(answer, j.Accepted)
+    assert await state(world, job) == "cancelled"
+
+
+async def test_a_handler_may_say_how_long_to_wait_but_not_how_often(
+    world: World, engine: Engine
+) -> None:
+    await push(engine, retry=RetryPolicy(max_attempts=2, jitter=False))
+    [taken] = await claim(world, engine)
+    failed = j.Fail(lease=taken.job.lease, code="busy")
+    [answer] = await engine.carry_out([reported(taken, failed, delay_us=90 * SECOND)])
+    assert isinstance(answer, j.Accepted)
+    assert answer.job.run_at == world.now + 90 * SECOND
+    world.clock.move(90 * SECOND)
+    await engine.upkeep.turn()
+    [taken] = await claim(world, engine)
+    failed = j.Fail(lease=taken.job.lease, code="busy")
+    [answer] = await engine.carry_out([reported(taken, failed, delay_us=90 * SECOND)])
+    assert isinstance(answer, j.Accepted)
+    assert answer.job.cause == "exhausted"
+
+
 async def test_many_changes_of_one_job_all_happen(world: World, engine: Engine) -> None:
     job = await push(engine)
     asked = [engine.carry_out([Change(key_of(job), j.Reprioritise(n), USER)]) for n in range(1, 11)]

@@ -50,7 +50,10 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One command to one job. `known` is the job as the caller saw it last: it saves a question."""
+    """One command to one job. `known` is the job as the caller saw it last: it saves a question.
+
+    `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
+    """
 
     key: Key
     command: j.Command
@@ -59,17 +62,19 @@ class Change(msgspec.Struct, frozen=True):
     beside: Beside = Beside()
     error: ErrorInfo | None = None
     known: Stored | None = None
+    delay_us: int | None = None
 
 
 class _Open:
     """A change that has no answer yet."""
 
-    __slots__ = ("answer", "change", "command_id", "stored")
+    __slots__ = ("answer", "change", "command_id", "is_fresh", "stored")
 
     def __init__(self, change: Change, command_id: str) -> None:
         self.change = change
         self.command_id = command_id
         self.stored = change.known
+        self.is_fresh = change.known is None
         self.answer: j.Answer | None = None
 
 
@@ -99,18 +104,23 @@ class Commands:
         found = await self._store.get([one.change.key for one in asked]) if asked else []
         for one, stored in zip(asked, found, strict=True):
             one.stored = stored
+            one.is_fresh = True
 
     async def _try(self, asked: Sequence[_Open]) -> None:
         """Decide all of them, and commit what was accepted."""
         decided = [(one, self._decide(one)) for one in asked]
         moving = [(one, answer) for one, answer in decided if isinstance(answer, j.Accepted)]
-        for one, answer in decided:
-            if not isinstance(answer, j.Accepted):
-                one.answer = answer
+        await self._answer([(one, a) for one, a in decided if not isinstance(a, j.Accepted)])
         units = [self._unit(one, answer) for one, answer in moving]
         outcomes = await self._coalescer.commit(units) if units else []
         for (one, answer), outcome in zip(moving, outcomes, strict=True):
             self._hear(one, answer, outcome)
+
+    async def _answer(self, denied: Sequence[tuple[_Open, j.Answer]]) -> None:
+        """Only what is, denies: the job as the caller knew it is loaded, and decided about anew."""
+        for one, answer in denied:
+            one.answer = answer if one.is_fresh else None
+        await self._load([one for one, _ in denied if not one.is_fresh])
 
     def _decide(self, one: _Open) -> j.Answer:
         change, stored = one.change, one.stored
@@ -128,7 +138,10 @@ class Commands:
         """What the job's policy says, should this turn out to be a failure."""
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
         failures = stored.job.failures + 1
-        return retry.judge(stored.body.retry, error, failures, self._jitter())
+        verdict = retry.judge(stored.body.retry, error, failures, self._jitter())
+        if change.delay_us is None or not verdict.retry:
+            return verdict
+        return msgspec.structs.replace(verdict, delay_us=change.delay_us)
 
     def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
         job, command = answer.job, one.change.command
@@ -151,6 +164,7 @@ class Commands:
                 one.answer = answer
             case Stale(now=job):
                 one.stored = _moved_on(one.stored, job)
+                one.is_fresh = True
             case LeaseAlive() if one.stored is not None:
                 # The holder that was to be declared lost is alive: there is nothing to do.
                 one.answer = j.Unchanged(one.stored.job)

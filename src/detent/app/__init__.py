@@ -1,0 +1,1 @@
+"""The app: what a program declares its jobs on, enqueues them with, and asks about them."""

@@ -1,0 +1,120 @@
+"""A call of a job with its options becomes what the engine is asked for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from detent.app.options import (
+    CallOptions,
+    deadlines_of,
+    instant_of,
+    retry_of,
+    start_of,
+    uniqueness_of,
+)
+from detent.engine.enqueueing import Ask
+from detent.errors import BadOption
+from detent.runtime.encoding import BadValue, digest_of, encode
+from detent.runtime.outcomes import us_of
+from detent.runtime.signature import Signature
+from detent.stores.api import Idempotency, Limit
+
+__all__ = ["IDEMPOTENCY_US", "Call"]
+
+IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
+"""How long an idempotency key stands for its first request."""
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Call(Generic[R_co]):
+    """A job that could be enqueued: its type, its arguments as they will be stored, its options."""
+
+    def __init__(self, signature: Signature, payload: str, options: CallOptions) -> None:
+        self.signature = signature
+        self.payload = payload
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"<Call {self.signature.name} {self.payload}>"
+
+    @property
+    def tenant(self) -> str:
+        """Whose job it will be."""
+        return self.options.get("tenant", "")
+
+    def limit(self) -> dict[tuple[str, str], Limit]:
+        """The limit that it is to run under, by tenant and key, if it names one."""
+        limit, key = self.options.get("limit"), self._key()
+        return {} if limit is None or key is None else {(self.tenant, key): limit.row()}
+
+    def ask(self, now: int) -> Ask:
+        """What the engine is asked for."""
+        options = self.options
+        return Ask(
+            type=self.signature.name,
+            payload=self.payload,
+            meta=self._meta(),
+            tags=tuple(options.get("tags", ())),
+            key=self._key(),
+            tenant=self.tenant,
+            queue=options.get("queue", "default"),
+            priority=options.get("priority", 0),
+            run_at=start_of(options, now),
+            expires_at=self._expires_at(now),
+            deadlines=deadlines_of(options),
+            retry=retry_of(options),
+            unique=uniqueness_of(options, self._fingerprint()) if "unique" in options else None,
+            idempotency=self._idempotency(now),
+        )
+
+    def _named(self) -> dict[str, Any]:
+        named: dict[str, Any] = msgspec.json.decode(self.payload)["kwargs"]
+        return named
+
+    def _key(self) -> str | None:
+        """A limit without a key counts all jobs of the type."""
+        key = self.options.get("key")
+        if key is None:
+            return self.signature.name if "limit" in self.options else None
+        try:
+            return key.format_map(self._named()) if "{" in key else key
+        except (KeyError, IndexError, ValueError) as error:
+            why = f"key {key!r} asks for {error}, which is no argument of this call"
+            raise BadOption(f"{self.signature.name}: {why}", option="key", value=key) from None
+
+    def _fingerprint(self) -> str:
+        unique = self.options.get("unique")
+        chosen = None if isinstance(unique, bool) or unique is None else unique.by
+        if chosen is None:
+            counted: object = msgspec.json.decode(self.payload)
+        else:
+            named = self._named()
+            counted = {name: named.get(name) for name in chosen}
+        told = msgspec.json.encode([self.signature.name, counted], order="deterministic")
+        return digest_of(told.decode())
+
+    def _meta(self) -> str:
+        try:
+            return encode(dict(self.options.get("meta", {}))).decode()
+        except BadValue as bad:
+            why = f"meta cannot be written as JSON: {bad}"
+            raise BadOption(f"{self.signature.name}: {why}", option="meta") from None
+
+    def _expires_at(self, now: int) -> int | None:
+        expires = self.options.get("expires")
+        if expires is None:
+            return None
+        if isinstance(expires, datetime):
+            return instant_of("expires", expires)
+        return now + us_of(expires)
+
+    def _idempotency(self, now: int) -> Idempotency | None:
+        key = self.options.get("idempotency_key")
+        if key is None:
+            return None
+        digest = digest_of(self.signature.name + self.payload)
+        return Idempotency(key, digest, now + IDEMPOTENCY_US)

@@ -1,0 +1,155 @@
+"""`Detent`: the object that a program declares its jobs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack, cast
+
+from detent.app.asking import Call
+from detent.app.connection import Connection
+from detent.app.handle import Handle
+from detent.app.job import Declare, Job
+from detent.app.options import CallOptions, JobOptions, need_known
+from detent.engine import limits
+from detent.engine.engine import Engine
+from detent.engine.enqueueing import Answer, Clash, Enqueued
+from detent.errors import BadOption, InsideLoop, JobExists
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor, Refusal
+from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.draining import Drain
+from detent.runtime.encoding import Reader
+from detent.runtime.signature import Signature
+from detent.stores.api import Limit, Stored
+
+__all__ = ["Detent"]
+
+R = TypeVar("R")
+
+
+class Detent:
+    """Jobs, and the store they are kept in.
+
+    Without an address it is that of `DETENT_URL` or `DATABASE_URL`, else `detent.db` in the working
+    directory. `actor` is who the history names as the one who enqueued and cancelled. Options are
+    those of every job that has no other word. Nothing is opened before it is needed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        actor: str = "python",
+        clock: Callable[[], int] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> None:
+        need_known(options)
+        self.by = By(Actor.USER, actor)
+        self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
+        self.job = Declare(self, cast("JobOptions", options))
+        self.connection = Connection(url, clock)
+
+    @property
+    def bridge(self) -> Bridge:
+        """The way to the store."""
+        return self.connection.bridge
+
+    @property
+    def handlers(self) -> dict[str, Signature]:
+        """The functions by the type of job that they run."""
+        return {name: job.signature for name, job in self.jobs.items()}
+
+    async def engine(self) -> Engine:
+        """The engine; ask for it, and use it, in the loop of the bridge."""
+        return await self.connection.engine()
+
+    def add(self, job: Job[..., Any, ..., Any]) -> None:
+        """Register a job type; two of one name would run each other's jobs."""
+        if job.name in self.jobs:
+            why = f"Two jobs are called {job.name!r}: give one of them another name="
+            raise BadOption(why, option="name", value=job.name)
+        self.jobs[job.name] = job
+
+    def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
+        """The job of this id, whether it is there or not."""
+        return Handle(self, id, tenant, is_new=False)
+
+    async def start(self, call: Call[R]) -> Handle[R]:
+        """Enqueue one call."""
+        return (await self.start_many([call]))[0]
+
+    async def start_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """Enqueue many; nothing is enqueued unless all of them could be."""
+        limits.need_batch(len(calls))
+        engine = await self.engine()
+        now = engine.store.now()
+        asks = [call.ask(now) for call in calls]
+        for ask in asks:
+            limits.need_job(ask)
+        rows: dict[tuple[str, str], Limit] = {}
+        for call in calls:
+            rows |= call.limit()
+        await self.connection.set_limits(rows)
+        answers = await engine.enqueue(asks, self.by)
+        return [self._handle_of(call, answer) for call, answer in zip(calls, answers, strict=True)]
+
+    def _handle_of(self, call: Call[R], answer: Answer) -> Handle[R]:
+        match answer:
+            case Enqueued(job=job, is_new=is_new):
+                return Handle(self, job.id, job.tenant, is_new=is_new)
+            case Clash(what=what, by=job):
+                why = f"job {job.id} is in the way ({what}), and it is {job.state}"
+                told = {"id": job.id, "what": what, "state": job.state.value}
+                raise JobExists(f"{call.signature.name}: {why}", **told)
+            case Refusal():
+                raise answer.error()
+
+    def _enqueue_many(
+        self, /, calls: Iterable[Call[Any]]
+    ) -> Coroutine[Any, Any, list[Handle[Any]]]:
+        """A job per call, of any types, in few commits; a handle for each, in order."""
+        return self.start_many(list(calls))
+
+    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+
+    def drain(self) -> list[str]:
+        """Run every job that is due, one after the other, here; the ids of those that were run."""
+        return _in_a_loop(self.adrain())
+
+    async def adrain(self) -> list[str]:
+        """The same in the running loop."""
+        engine = await self.bridge.reach(self.engine())
+        return await Drain(engine, self.bridge, self.handlers).run()
+
+    def result_of(self, stored: Stored) -> Any:
+        """What a completed job returned, as its function promises it."""
+        job = self.jobs.get(stored.body.type)
+        if job is None:
+            return Reader(Any).read(stored.result or "null")
+        return job.signature.result(stored.result)
+
+    def close(self) -> None:
+        """Let go of the store. It is opened again when it is needed again."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _in_a_loop(work: Coroutine[Any, Any, R]) -> R:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    work.close()
+    raise InsideLoop("An event loop is running in this thread: await adrain() instead of drain()")

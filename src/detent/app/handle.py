@@ -1,0 +1,201 @@
+"""A job that was enqueued: its result, its state, its history, its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from detent.engine.commands import Change
+from detent.errors import JobCancelled, JobFailed, ResultTimeout, UnknownJob
+from detent.lifecycle import job as j
+from detent.lifecycle.event import Event
+from detent.lifecycle.machine import Refusal
+from detent.runtime.bridge import Bridge, awaiting, awaiting_each, blocking, blocking_each
+from detent.runtime.outcomes import Span, us_of
+from detent.stores.api import Logged, Stored
+
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
+
+__all__ = ["Handle", "LogLine", "Status"]
+
+R_co = TypeVar("R_co", covariant=True)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_POLL_S_MIN, _POLL_S_MAX, _POLL_GROWTH = 0.005, 0.25, 1.5
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is at one moment."""
+
+    id: str
+    type: str
+    state: str
+    queue: str
+    priority: int
+    attempt: int
+    failures: int
+    created_at: datetime
+    state_at: datetime
+    run_at: datetime | None = None
+    ended_at: datetime | None = None
+    cause: str | None = None
+    cancel_requested: bool = False
+    percent: int | None = None
+    message: str = ""
+    error_code: str | None = None
+    error_message: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.ended_at is not None
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line of a job's log."""
+
+    at: datetime
+    level: str
+    text: str
+
+
+class Handle(Generic[R_co]):
+    """One job, wherever it is by now. Methods that begin with an a are awaited, the others wait."""
+
+    def __init__(self, app: Detent, id: str, tenant: str = "", *, is_new: bool = True) -> None:  # noqa: A002
+        self.app = app
+        self.id = id
+        self.tenant = tenant
+        self.is_new = is_new
+        """False when a unique job or an earlier request with the same key is meant."""
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    @property
+    def bridge(self) -> Bridge:
+        """The way to the store."""
+        return self.app.bridge
+
+    async def _result(self, timeout: Span | None = None) -> R_co:  # noqa: ASYNC109 - the job goes on
+        """What the handler returned, waited for; `JobFailed` or `JobCancelled` if it did not."""
+        stored = await self._ended(timeout)
+        if stored.job.state is j.JobState.COMPLETED:
+            returned: R_co = self.app.result_of(stored)
+            return returned
+        raise _why_not(stored)
+
+    async def _status(self) -> Status:
+        """Where it is now."""
+        return _status_of(await self._stored())
+
+    async def _cancel(self, reason: str | None = None) -> Status:
+        """Call it off. A job that runs is asked to stop; one that has ended is refused."""
+        engine = await self.app.engine()
+        change = Change((self.tenant, self.id), j.Cancel(), self.app.by, reason)
+        [answer] = await engine.carry_out([change])
+        if isinstance(answer, Refusal):
+            raise self._unknown() if answer.code == "unknown_job" else answer.error()
+        return await self._status()
+
+    async def _history(self) -> list[Event]:
+        """Every move it has made, oldest first: who, when, why."""
+        engine = await self.app.engine()
+        return list(await engine.store.history((self.tenant, self.id)))
+
+    async def _logs(self, *, follow: bool = False) -> AsyncIterator[LogLine]:
+        """Its log so far; with `follow` until it ends."""
+        cursor, is_last = 0, not follow
+        store = (await self.app.engine()).store
+        while True:
+            lines = await store.logs((self.tenant, self.id), cursor)
+            for one in lines:
+                cursor = one.cursor
+                yield _line_of(one)
+            if lines:
+                continue
+            if is_last:
+                return
+            # The last lines are committed with the end: after it one more look finds them all.
+            is_last = (await self._stored()).job.ended_at is not None
+            await asyncio.sleep(0 if is_last else _POLL_S_MAX)
+
+    result, aresult = blocking(_result), awaiting(_result)
+    status, astatus = blocking(_status), awaiting(_status)
+    cancel, acancel = blocking(_cancel), awaiting(_cancel)
+    history, ahistory = blocking(_history), awaiting(_history)
+    logs, alogs = blocking_each(_logs), awaiting_each(_logs)
+
+    async def _stored(self) -> Stored:
+        [stored] = await (await self.app.engine()).store.get([(self.tenant, self.id)])
+        if stored is None:
+            raise self._unknown()
+        return stored
+
+    async def _ended(self, within: Span | None) -> Stored:
+        clock = asyncio.get_running_loop().time
+        until = None if within is None else clock() + us_of(within) / 1_000_000
+        pause = _POLL_S_MIN
+        while (stored := await self._stored()).job.ended_at is None:
+            if until is not None and clock() >= until:
+                why = f"Job {self.id} is {stored.job.state} and has not ended in time; it goes on"
+                raise ResultTimeout(why, id=self.id, state=stored.job.state.value)
+            await asyncio.sleep(pause if until is None else min(pause, max(until - clock(), 0)))
+            pause = min(pause * _POLL_GROWTH, _POLL_S_MAX)
+        return stored
+
+    def _unknown(self) -> UnknownJob:
+        why = "another store, another tenant, or it was forgotten"
+        return UnknownJob(f"There is no job {self.id}: {why}", id=self.id, tenant=self.tenant)
+
+
+def _why_not(stored: Stored) -> JobFailed | JobCancelled:
+    job, error = stored.job, stored.failures[-1] if stored.failures else None
+    told: dict[str, Any] = {
+        "id": job.id,
+        "cause": job.cause,
+        "attempt": job.attempt,
+        "error_code": error.code if error else job.cause,
+        "error_message": error.message if error else "",
+    }
+    if job.state is j.JobState.CANCELLED:
+        return JobCancelled(f"Job {job.id} was cancelled ({job.cause})", **told)
+    why = f"{error.type or error.code}: {error.message}" if error else f"{job.cause}"
+    return JobFailed(f"Job {job.id} failed for good ({job.cause}): {why}", **told)
+
+
+def _status_of(stored: Stored) -> Status:
+    job, note = stored.job, stored.note
+    error = stored.failures[-1] if stored.failures else None
+    return Status(
+        id=job.id,
+        type=stored.body.type,
+        state=job.state.value,
+        queue=job.queue,
+        priority=job.priority,
+        attempt=job.attempt,
+        failures=job.failures,
+        created_at=moment(job.created_at),
+        state_at=moment(job.state_at),
+        run_at=None if job.run_at is None else moment(job.run_at),
+        ended_at=None if job.ended_at is None else moment(job.ended_at),
+        cause=job.cause,
+        cancel_requested=job.cancel_at is not None,
+        percent=note.percent if note else None,
+        message=note.text if note else "",
+        error_code=error.code if error else None,
+        error_message=error.message if error else None,
+    )
+
+
+def _line_of(logged: Logged) -> LogLine:
+    return LogLine(moment(logged.line.at), logged.line.level, logged.line.text)
+
+
+def moment(at: int) -> datetime:
+    """Microseconds as people see them; arithmetic on integers, so that none is lost."""
+    return _EPOCH + timedelta(microseconds=at)

@@ -1,0 +1,124 @@
+"""A function that is a job: called as before, enqueued with the same arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from functools import update_wrapper
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from detent.app.asking import Call
+from detent.app.handle import Handle
+from detent.app.options import CallOptions, JobOptions, need_known
+from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.context import Context
+from detent.runtime.signature import Signature
+
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
+
+__all__ = ["Declare", "Job"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Job(Generic[P, R, Q, T]):
+    """A job type.
+
+    Callers of `enqueue` give `P` and get a handle on an `R`; whoever calls the function itself
+    gives `Q`, where its `Context` is, and gets `T`, which is a coroutine if it is asynchronous.
+    """
+
+    def __init__(self, app: Detent, signature: Signature, options: CallOptions) -> None:
+        self.app = app
+        self.signature = signature
+        self.options = options
+        update_wrapper(self, signature.function)
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
+        """Run the function here and now, as if it were no job."""
+        returned: T = self.signature.function(*args, **kwargs)
+        return returned
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The type of its jobs."""
+        return self.signature.name
+
+    @property
+    def bridge(self) -> Bridge:
+        """The way to the store."""
+        return self.app.bridge
+
+    def using(self, **options: Unpack[CallOptions]) -> Job[P, R, Q, T]:
+        """The same job with other options, for the calls that are made on the answer."""
+        need_known(options)
+        return Job(self.app, self.signature, cast("CallOptions", {**self.options, **options}))
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call that can be enqueued later, or together with others."""
+        return Call(self.signature, self.signature.payload(args, kwargs), self.options)
+
+    # The arguments are checked where the caller is; only what is left to do crosses the bridge.
+    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
+        """A new job with these arguments; when this returns it is durable."""
+        return self.app.start(self.bind(*args, **kwargs))
+
+    def _enqueue_many(self, /, calls: Iterable[Call[R]]) -> Coroutine[Any, Any, list[Handle[R]]]:
+        """A job per call, made with `bind`, in few commits; a handle for each, in order."""
+        return self.app.start_many(list(calls))
+
+    enqueue, aenqueue = blocking(_enqueue), awaiting(_enqueue)
+    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+
+
+class Declare:
+    """What `app.job` is: a decorator, or with options the maker of one."""
+
+    def __init__(self, app: Detent, options: JobOptions) -> None:
+        self._app = app
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> Job[P, R, Concatenate[Context, P], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> Job[P, R, Concatenate[Context, P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Job[P, R, P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Job[P, R, P, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[JobOptions]) -> Declare: ...
+    # mypy does not see that any options include these options.
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
+        """Make the function a job of the app, with these options."""
+        need_known(options)
+        merged = cast("JobOptions", {**self._options, **options})
+        if function is None:
+            return Declare(self._app, merged)
+        name = merged.pop("name", "") or function.__name__
+        signature = Signature(name, function)
+        job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
+        self._app.add(job)
+        return job

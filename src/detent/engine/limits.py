@@ -1,0 +1,134 @@
+"""Every number that bounds what one job or one call may bring, and the errors that say so.
+
+The limits are there for everybody else: a payload is read at every claim, a name stands in an
+index, a batch holds the lock. Each error says what was too much, why that matters and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from detent.engine.enqueueing import Ask
+from detent.errors import (
+    LimitError,
+    NameTooLong,
+    PayloadTooDeep,
+    PayloadTooLarge,
+    ResultTooLarge,
+    TooMany,
+)
+from detent.lifecycle.job.values import NAME_MAX
+
+__all__ = [
+    "BATCH_MAX",
+    "DEPTH_MAX",
+    "LINE_CHARS_MAX",
+    "META_BYTES_MAX",
+    "NAME_CHARS_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "RESULT_BYTES_MAX",
+    "TAGS_MAX",
+    "need_batch",
+    "need_job",
+    "need_result",
+]
+
+PAYLOAD_BYTES_MAX: Final = 1_048_576
+"""Of a job's arguments, as JSON."""
+META_BYTES_MAX: Final = 65_536
+"""Of a job's metadata, as JSON."""
+RESULT_BYTES_MAX: Final = 16_777_216
+"""Of a result or a checkpoint, as JSON: read once, so it may be larger than what goes in."""
+DEPTH_MAX: Final = 64
+"""How deep lists and objects may be nested in arguments and metadata."""
+NAME_CHARS_MAX: Final = NAME_MAX
+"""Of a type, a queue, a tenant, a tag, a limit key, an idempotency key."""
+TAGS_MAX: Final = 50
+"""On one job."""
+BATCH_MAX: Final = 10_000
+"""Jobs in one call to enqueue many."""
+LINE_CHARS_MAX: Final = 16_384
+"""Of one log line; what is longer is cut there, because a log must never fail a job."""
+
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+def need_job(ask: Ask) -> None:
+    """Refuse a job that brings too much of anything."""
+    _need_bytes("PAYLOAD_BYTES_MAX", "arguments", ask.payload, PAYLOAD_BYTES_MAX)
+    _need_bytes("META_BYTES_MAX", "metadata", ask.meta, META_BYTES_MAX)
+    _need_depth("arguments", ask.payload)
+    _need_depth("metadata", ask.meta)
+    _need_tags(ask.tags)
+    key = None if ask.idempotency is None else ask.idempotency.key
+    named = (("type", ask.type), ("queue", ask.queue), ("limit key", ask.key))
+    for what, name in (*named, ("idempotency key", key), *(("tag", tag) for tag in ask.tags)):
+        if name is not None:
+            _need_name(what, name)
+
+
+def need_batch(size: int) -> None:
+    """Refuse a call with too many jobs."""
+    if size > BATCH_MAX:
+        why = f"{size} jobs in one call are too many: while they are written others wait."
+        fix = f"Enqueue at most {BATCH_MAX} at a time; nothing is lost by that."
+        raise _told(TooMany, f"{why} {fix}", "BATCH_MAX", BATCH_MAX, size)
+
+
+def need_result(what: str, text: str) -> None:
+    """Refuse a result or checkpoint that is too large for a row."""
+    size = len(text.encode())
+    if size > RESULT_BYTES_MAX:
+        why = f"The {what} has {size} bytes of JSON; a database row should not be that large."
+        fix = f"Keep it under {RESULT_BYTES_MAX}: store it elsewhere and return where it is."
+        raise _told(ResultTooLarge, f"{why} {fix}", "RESULT_BYTES_MAX", RESULT_BYTES_MAX, size)
+
+
+def _need_bytes(limit: str, what: str, text: str, most: int) -> None:
+    # A character has four bytes at most: short texts are never encoded just to be measured.
+    if len(text) * 4 <= most:
+        return
+    size = len(text.encode())
+    if size > most:
+        why = f"The {what} have {size} bytes of JSON, and every claim reads them."
+        fix = f"Keep them under {most}: store the data elsewhere and pass where it is."
+        raise _told(PayloadTooLarge, f"{why} {fix}", limit, most, size)
+
+
+def _need_depth(what: str, text: str) -> None:
+    if text.count("[") + text.count("{") <= DEPTH_MAX:
+        return
+    depth = _deepest(_BRACKET.findall(_TEXT.sub("", text)))
+    if depth > DEPTH_MAX:
+        why = f"The {what} are nested {depth} deep, which not every reader of JSON can follow."
+        fix = f"Flatten them to at most {DEPTH_MAX} levels."
+        raise _told(PayloadTooDeep, f"{why} {fix}", "DEPTH_MAX", DEPTH_MAX, depth)
+
+
+def _deepest(brackets: Iterable[str]) -> int:
+    depth = deepest = 0
+    for bracket in brackets:
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _need_tags(tags: tuple[str, ...]) -> None:
+    if len(tags) > TAGS_MAX:
+        why = f"{len(tags)} tags on one job are too many: each of them is a row in an index."
+        fix = f"Use at most {TAGS_MAX}, and put what is never searched for into meta."
+        raise _told(TooMany, f"{why} {fix}", "TAGS_MAX", TAGS_MAX, len(tags))
+
+
+def _need_name(what: str, name: str) -> None:
+    if not 1 <= len(name) <= NAME_CHARS_MAX:
+        why = f"The {what} {name[:40]!r} has {len(name)} characters, and names stand in indexes."
+        fix = f"Use 1 to {NAME_CHARS_MAX} characters; a hash stands for anything longer."
+        raise _told(NameTooLong, f"{why} {fix}", "NAME_CHARS_MAX", NAME_CHARS_MAX, len(name))
+
+
+def _told(kind: type[LimitError], message: str, limit: str, most: int, value: int) -> LimitError:
+    return kind(message, limit=limit, most=most, value=value)

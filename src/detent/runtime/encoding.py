@@ -1,0 +1,88 @@
+"""Values as JSON and back: what msgspec knows, dataclasses, and pydantic models if there are any.
+
+Nothing else ever becomes a payload or a result, so reading one runs no code of whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+
+__all__ = ["BadValue", "Reader", "digest_of", "encode"]
+
+_AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
+
+
+class BadValue(Exception):
+    """A value that is not what it should be: `path` is where in it, `why` is what is wrong."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}" if path else why)
+        self.path = path
+        self.why = why
+
+
+def encode(value: object) -> bytes:
+    """The value as JSON, equal values as equal JSON; `BadValue` if it has none."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain, order="deterministic")
+        return msgspec.json.encode(plain)
+    except RecursionError:
+        raise BadValue("", "it contains itself, or is nested too deeply") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadValue("", str(error)) from None
+
+
+def digest_of(text: str) -> str:
+    """What an event carries in place of the text."""
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+class Reader:
+    """Reads JSON into values of one type."""
+
+    def __init__(self, hint: Any) -> None:
+        self._decoder = msgspec.json.Decoder(hint, dec_hook=_built)
+
+    def read(self, data: bytes | str | msgspec.Raw) -> Any:
+        """The value; `BadValue` says where it is none of that type."""
+        try:
+            return self._decoder.decode(bytes(data) if isinstance(data, msgspec.Raw) else data)
+        except RecursionError:
+            raise BadValue("", "it is nested too deeply") from None
+        except msgspec.DecodeError as error:
+            raise _misfit(str(error)) from None
+
+
+def _misfit(message: str) -> BadValue:
+    found = _AT.search(message)
+    if found is None:
+        return BadValue("", message)
+    return BadValue(found[1], message[: found.start()])
+
+
+def _plain(value: Any) -> Any:
+    """What msgspec does not know itself: a pydantic model says what it is made of."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__qualname__} cannot be written as JSON")
+
+
+def _built(kind: type, value: Any) -> Any:
+    """The way back. A strict model wants to know that it reads JSON, so it is given JSON."""
+    if not hasattr(kind, "model_validate_json"):
+        raise TypeError(f"{kind!r} cannot be read from JSON")
+    try:
+        return kind.model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(_first(error)) from None
+
+
+def _first(error: Any) -> str:
+    """The first complaint of a model, with the place inside it."""
+    found = error.errors()[0]
+    place = ".".join(str(part) for part in found["loc"])
+    return f"{found['msg']} ({place})" if place else str(found["msg"])

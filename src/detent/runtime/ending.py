@@ -1,0 +1,111 @@
+"""How a run ended, in the words of the lifecycle."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import msgspec
+
+from detent.engine import limits
+from detent.engine.commands import Beside, Change
+from detent.errors import BadResult, DetentError
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.retry import ErrorInfo
+from detent.runtime.encoding import BadValue, digest_of, encode
+from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze, us_of
+from detent.stores.api import Failure, Line, Stored, key_of
+
+__all__ = ["FAILED", "Raised", "ending"]
+
+FAILED = "handler_error"
+"""The code of a failure that brings none of its own."""
+_DISCARD = "DISCARD"
+_BACKTRACE_CHARS_MAX = 65_536
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """What a handler raised, as a value: not every exception can cross from thread to thread."""
+
+    error: BaseException
+
+
+def ending(stored: Stored, returned: Any, by: By, lines: tuple[Line, ...], now: int) -> Change:
+    """The report of a run that returned this, or raised it."""
+    if isinstance(returned, Raised):
+        return _raised(stored, returned.error, by, lines, now)
+    try:
+        text = encode(returned).decode()
+        limits.need_result("result", text)
+    except BadValue as bad:
+        return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, lines, now)
+    except DetentError as error:
+        return _raised(stored, error, by, lines, now)
+    job = stored.job
+    done = j.Complete(lease=job.lease, digest=digest_of(text))
+    return Change(key_of(job), done, by, beside=Beside(text, lines=lines), known=stored)
+
+
+def _raised(
+    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
+) -> Change:
+    key, lease = key_of(stored.job), stored.job.lease
+    reason = error.reason or None if isinstance(error, Outcome) else None
+    beside = Beside(lines=lines)
+    match error:
+        case Snooze():
+            command: j.Command = j.Snooze(lease=lease, delay_us=us_of(error.after))
+        case Cancelled():
+            command = j.ConfirmCancel(lease=lease)
+        case _:
+            return _failed(stored, error, by, lines, now)
+    return Change(key, command, by, reason, beside, known=stored)
+
+
+def _failed(
+    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
+) -> Change:
+    info = _info(stored, error)
+    failure = Failure(
+        stored.job.attempt,
+        now,
+        info.code,
+        _text(str(error)),
+        type_of(type(error)),
+        backtrace=_text("".join(traceback.format_exception(error)))[-_BACKTRACE_CHARS_MAX:],
+    )
+    after = error.after if isinstance(error, Retry) else None
+    return Change(
+        key_of(stored.job),
+        j.Fail(lease=stored.job.lease, code=info.code, digest=digest_of(failure.message)),
+        by,
+        beside=Beside(failure=failure, lines=lines),
+        error=info,
+        known=stored,
+        delay_us=None if after is None else us_of(after),
+    )
+
+
+def _info(stored: Stored, error: BaseException) -> ErrorInfo:
+    """What the policy looks at. A listed class covers what is derived from it."""
+    if isinstance(error, Discard):
+        return ErrorInfo(_DISCARD)
+    names = [type_of(kind) for kind in type(error).__mro__]
+    listed = [name for name in names if name in stored.body.retry.non_retryable]
+    code = error.code if isinstance(error, DetentError) else FAILED
+    # What we refuse ourselves (arguments, results, limits) is refused next time too.
+    is_ours = isinstance(error, DetentError) and not error.retryable
+    return ErrorInfo(code, (listed or names)[0], retryable=False if is_ours else None)
+
+
+def type_of(kind: type[BaseException]) -> str:
+    """The name of an exception, as policies and people write it."""
+    if kind.__module__ in ("builtins", "__main__"):
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(said: str) -> str:
+    """What any store can keep."""
+    return said.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

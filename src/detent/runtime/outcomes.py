@@ -1,0 +1,51 @@
+"""What a handler may raise to say how its run ends, besides returning and failing.
+
+They are raised, not returned, so that a function keeps the return type its callers see.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+__all__ = ["Cancelled", "Discard", "Outcome", "Retry", "Snooze", "Span", "us_of"]
+
+Span = float | timedelta
+"""A length of time: seconds, or a timedelta."""
+
+
+def us_of(span: Span) -> int:
+    """The same in whole microseconds."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    return round(seconds * 1_000_000)
+
+
+class Outcome(Exception):
+    """An end that the handler chose."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Cancelled(Outcome):
+    """It stopped because it was asked to: the job is cancelled."""
+
+
+class Discard(Outcome):
+    """Trying again is of no use: the job is discarded, whatever its policy says."""
+
+
+class Retry(Outcome):
+    """It failed, and wants to be tried again after that long, if its policy grants it."""
+
+    def __init__(self, reason: str = "", *, after: Span | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Snooze(Outcome):
+    """Not now: run it again after that long. No failure, no charge."""
+
+    def __init__(self, after: Span, reason: str = "") -> None:
+        super().__init__(reason)
+        self.after = after

@@ -1,0 +1,142 @@
+"""Runs one claimed job: its handler, what it says meanwhile, and the report of how it ended.
+
+The handler runs in the loop of whoever calls, or in a thread when it is a plain function; the store
+is reached across the bridge, so a handler that blocks holds up nobody's commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from detent.engine.commands import Change
+from detent.engine.engine import Engine
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Refusal
+from detent.runtime.bridge import Bridge
+from detent.runtime.context import Context
+from detent.runtime.ending import Raised, ending
+from detent.runtime.signature import Signature
+from detent.stores.api import Line, Stored, key_of
+
+__all__ = ["Moment", "Runner"]
+
+WATCH_S = 0.1
+"""How often a run looks whether it should stop, and has its words carried to the store."""
+
+
+class Moment(StrEnum):
+    """Where a worker can die between claiming a job and hearing that its end is stored."""
+
+    AFTER_CLAIM = "after_claim"
+    BEFORE_REPORT = "before_report"
+    AFTER_COMMIT = "after_commit"
+
+
+def _go_on(_: Moment) -> None:
+    """Nothing happens."""
+
+
+class Runner:
+    """Runs jobs whose handlers it knows, under the name of one worker.
+
+    `at` is told each moment; whatever it raises is what a crash there would look like.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        bridge: Bridge,
+        handlers: Mapping[str, Signature],
+        by: By,
+        at: Callable[[Moment], None] = _go_on,
+    ) -> None:
+        self._engine = engine
+        self._bridge = bridge
+        self._handlers = handlers
+        self._by = by
+        self._at = at
+
+    async def run(self, stored: Stored) -> j.Answer:
+        """Run it and report; the answer is a refusal when the job was no longer ours."""
+        self._at(Moment.AFTER_CLAIM)
+        ctx = Context(stored, self._engine, self._bridge, self._by)
+        watch = asyncio.create_task(self._watch(stored, ctx))
+        try:
+            returned = await self._returned(stored, ctx)
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+        self._at(Moment.BEFORE_REPORT)
+        await self._bridge.reach(self._carry_note(stored, ctx))
+        now = self._engine.store.now()
+        change = ending(stored, returned, self._by, ctx.heard.take_lines(), now)
+        answer = await self._bridge.reach(self._report(stored, change))
+        self._at(Moment.AFTER_COMMIT)
+        return answer
+
+    async def _returned(self, stored: Stored, ctx: Context) -> Any:
+        """What the handler returned or raised."""
+        try:
+            signature = self._handlers[stored.body.type]
+            bound = signature.arguments(stored.body.payload)
+            args = (ctx, *bound.args) if signature.wants_context else bound.args
+            if inspect.iscoroutinefunction(signature.function):
+                return await signature.function(*args, **bound.kwargs)
+            return await asyncio.to_thread(_called, signature.function, args, bound.kwargs)
+        except (Exception, SystemExit) as error:
+            return Raised(error)
+
+    async def _report(self, stored: Stored, change: Change) -> j.Answer:
+        """The last lines go with the end, in one commit; of an end that is refused they stay."""
+        [answer] = await self._engine.carry_out([change])
+        if isinstance(answer, Refusal) and answer.code == "not_asked":
+            # It stopped of its own accord, as if it had been asked to: that is a discard.
+            failed = j.Fail(lease=stored.job.lease, code="DISCARD")
+            change = msgspec.structs.replace(change, command=failed)
+            [answer] = await self._engine.carry_out([change])
+        if isinstance(answer, Refusal):
+            await self._keep(stored, change.beside.lines)
+        return answer
+
+    async def _watch(self, stored: Stored, ctx: Context) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            ctx.heard.is_cancelled = await self._bridge.reach(self._looked(stored, ctx))
+
+    async def _looked(self, stored: Stored, ctx: Context) -> bool:
+        """Carry what was said to the store, and see whether the run should stop."""
+        await self._carry_note(stored, ctx)
+        await self._keep(stored, ctx.heard.take_lines())
+        return await self._is_over(stored)
+
+    async def _carry_note(self, stored: Stored, ctx: Context) -> None:
+        store, job = self._engine.store, stored.job
+        if (note := ctx.heard.take_note()) and job.lease:
+            await store.note([(key_of(job), job.lease, note)], now=store.now())
+
+    async def _keep(self, stored: Stored, lines: Sequence[Line]) -> None:
+        if lines:
+            key = key_of(stored.job)
+            await self._engine.store.append_logs([(key, line) for line in lines])
+
+    async def _is_over(self, stored: Stored) -> bool:
+        """Whether it was asked to stop, or the job is no longer ours."""
+        [now] = await self._engine.store.get([key_of(stored.job)])
+        return now is None or now.job.lease != stored.job.lease or now.job.cancel_at is not None
+
+
+def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        # As a value: a future takes neither StopIteration nor what would end this process.
+        return Raised(error)

@@ -1,0 +1,163 @@
+"""What a handler takes and gives: its arguments as a payload and back, its result likewise.
+
+A payload is `{"args": [...], "kwargs": {...}}`. Whatever can be named is named, however the caller
+passed it, so equal calls have equal payloads and parameters may change their order; `args` has only
+what cannot be named: positional-only parameters, and everything before and in `*rest`. A bare
+array, as other protocols send it, is read as positional arguments.
+
+Arguments are checked by reading them back as the worker will: whatever gets in can be run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, get_type_hints
+
+import msgspec
+
+from detent.errors import BadArguments, BadResult, BadSignature
+from detent.runtime.context import Context
+from detent.runtime.encoding import BadValue, Reader, encode
+
+__all__ = ["Signature"]
+
+_P = inspect.Parameter
+_MANY = (_P.VAR_POSITIONAL, _P.VAR_KEYWORD)
+
+
+class _Payload(msgspec.Struct, forbid_unknown_fields=True):
+    args: list[msgspec.Raw] = []
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+_PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
+
+
+class Signature:
+    """The signature of one handler; `name` is its job's, for errors."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            why = "a generator does not run when it is called; return a list instead of yielding"
+            raise BadSignature(f"{name} cannot be a job: {why}", job=name)
+
+    @cached_property
+    def wants_context(self) -> bool:
+        """Whether it asks for the `Context` of its run, as its first parameter."""
+        asking = [name for name, hint in self._hints.items() if hint is Context]
+        if not asking:
+            return False
+        first = next(iter(inspect.signature(self.function).parameters))
+        if asking != [first]:
+            why = f"its Context must be the first parameter, not {asking[-1]!r}"
+            raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name)
+        return True
+
+    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The call as exact JSON; `BadArguments` names the value that does not fit."""
+        bound = self._bound(args, kwargs)
+        self._each(bound.arguments, self._written)
+        return msgspec.json.encode(self._normal(bound)).decode()
+
+    def arguments(self, payload: str) -> inspect.BoundArguments:
+        """The call that a payload stands for, without the context."""
+        try:
+            found = _PAYLOADS.decode(payload)
+        except msgspec.DecodeError as error:
+            raise self._misfit(str(error), "") from None
+        if isinstance(found, list):
+            found = _Payload(found)
+        bound = self._bound(found.args, found.kwargs)
+        self._each(bound.arguments, self._read)
+        return bound
+
+    def result(self, text: str | None) -> Any:
+        """What the handler returned, as the type it promised."""
+        try:
+            return self._returned.read(text or "null")
+        except BadValue as bad:
+            why = f"The result of {self.name} is not what the function promises: {bad}"
+            raise BadResult(why, job=self.name, path=bad.path, why=bad.why) from None
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return get_type_hints(self.function, include_extras=True)
+        except NameError as error:
+            why = f"{error}; its types must be importable where it is defined"
+            raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name) from error
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        whole = inspect.signature(self.function)
+        parameters = list(whole.parameters.values())
+        return whole.replace(parameters=parameters[1:] if self.wants_context else parameters)
+
+    @cached_property
+    def _readers(self) -> dict[str, Reader]:
+        return {name: self._reader(name) for name in self._signature.parameters}
+
+    @cached_property
+    def _returned(self) -> Reader:
+        return self._reader("return")
+
+    def _reader(self, name: str) -> Reader:
+        try:
+            return Reader(self._hints.get(name, Any))
+        except TypeError as error:
+            where = f"{self.name} cannot be a job: {name!r} is of a type that JSON has no room for"
+            raise BadSignature(f"{where}: {error}", job=self.name, parameter=name) from error
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise self._misfit(str(error), "") from None
+
+    def _each(self, arguments: dict[str, Any], change: Callable[[str, str, Any], Any]) -> None:
+        """Put something else in the place of every value; `change` hears its parameter and path."""
+        for name, value in arguments.items():
+            kind = self._signature.parameters[name].kind
+            if kind is _P.VAR_POSITIONAL:
+                told = enumerate(value)
+                arguments[name] = tuple(change(name, f"{name}[{at}]", one) for at, one in told)
+            elif kind is _P.VAR_KEYWORD:
+                arguments[name] = {key: change(name, key, one) for key, one in value.items()}
+            else:
+                arguments[name] = change(name, name, value)
+
+    def _written(self, name: str, path: str, value: Any) -> msgspec.Raw:
+        try:
+            # Written as it is read: 2 for a float is 2.0, so equal calls have equal payloads.
+            return msgspec.Raw(encode(self._readers[name].read(encode(value))))
+        except BadValue as bad:
+            raise self._misfit(bad.why, path + bad.path) from None
+
+    def _read(self, name: str, path: str, value: msgspec.Raw) -> Any:
+        try:
+            return self._readers[name].read(value)
+        except BadValue as bad:
+            raise self._misfit(bad.why, path + bad.path) from None
+
+    def _normal(self, bound: inspect.BoundArguments) -> _Payload:
+        kinds = {name: one.kind for name, one in self._signature.parameters.items()}
+        if _P.VAR_POSITIONAL in kinds.values():
+            return _Payload(list(bound.args), dict(bound.kwargs))
+        unnamed = [v for name, v in bound.arguments.items() if kinds[name] is _P.POSITIONAL_ONLY]
+        named = {
+            name: value
+            for name, value in bound.arguments.items()
+            if kinds[name] not in (_P.POSITIONAL_ONLY, *_MANY)
+        }
+        for name, value in bound.arguments.items():
+            if kinds[name] is _P.VAR_KEYWORD:
+                named |= value
+        return _Payload(unnamed, named)
+
+    def _misfit(self, why: str, path: str) -> BadArguments:
+        where = f"argument {path}: {why}" if path else why
+        return BadArguments(f"{self.name}: {where}", job=self.name, path=path, why=why)

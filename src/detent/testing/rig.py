@@ -1,0 +1,150 @@
+"""An app on a store in memory, with a virtual clock, whose work is done when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from detent.app.asking import Call
+from detent.app.connection import Connection
+from detent.app.detent import Detent
+from detent.app.handle import Handle
+from detent.app.options import CallOptions
+from detent.engine.engine import Engine
+from detent.lifecycle.job.table import TIMED
+from detent.runtime.draining import Drain
+from detent.runtime.running import Moment
+from detent.stores.api import Stored, WorkerRow
+from detent.stores.select import Filter, Page
+from detent.testing.clock import VirtualClock
+
+__all__ = ["Crashed", "Rig"]
+
+RUNS_MAX = 10_000
+"""After so many runs a drain that moves the clock gives up: something comes back for ever."""
+_ALL = Page(100_000)
+
+
+class Crashed(Exception):
+    """The worker of this drain died where it was told to; the next one finds what it left."""
+
+
+class Rig:
+    """Puts an app on a store in memory while it is entered, and does its work on demand."""
+
+    def __init__(self, app: Detent | None = None) -> None:
+        self.app = app or Detent("memory:")
+        self.clock = VirtualClock()
+        self._real = self.app.connection
+        self._dead: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.app.connection = Connection("memory:", self.clock)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.app.connection.close()
+        self.app.connection = self._real
+
+    def drain(self, *, advance: bool = False, crash: Moment | str | None = None) -> list[str]:
+        """Run every job that is due; the ids of those that were run, in order.
+
+        With `advance` the clock is moved to the next moment at which something is due, until
+        nothing is left that time could bring. With `crash` the worker dies at that moment of its
+        first job, and `Crashed` is raised.
+        """
+        return asyncio.run(self.adrain(advance=advance, crash=crash))
+
+    async def adrain(
+        self, *, advance: bool = False, crash: Moment | str | None = None
+    ) -> list[str]:
+        """The same in the running loop; asynchronous handlers run in it."""
+        engine = await self.app.bridge.reach(self.app.engine())
+        await self.app.bridge.reach(self._bury(engine))
+        ran: list[str] = []
+        while len(ran) < RUNS_MAX:
+            drain = Drain(engine, self.app.bridge, self.app.handlers, _dying(crash))
+            try:
+                ran += await drain.run()
+            except Crashed:
+                self._dead.append(drain.worker)
+                raise
+            next_at = await self.app.bridge.reach(self._next_at(engine, drain.retry_at))
+            if not advance or next_at is None:
+                return ran
+            self.clock.advance_to(next_at)
+        raise AssertionError(f"{RUNS_MAX} jobs were run and there is no end: does one snooze?")
+
+    def enqueued(self) -> list[Stored]:
+        """Every job there is, oldest first, with its record and what it is about."""
+        return self.app.bridge.run(self._all())
+
+    def assert_enqueued(self, call: Call[Any], *, count: int | None = None) -> list[Handle[Any]]:
+        """Fail unless there is such a job: of that type, with those arguments.
+
+        Options of the call that say where it waits or whose it is (`using(queue=...)`) must be
+        those of the job. `count` asks for exactly that many, 0 for none.
+        """
+        jobs = self.enqueued()
+        found = [one for one in jobs if _fits(one, call)]
+        wanted = f"{count} times" if count is not None else "at least once"
+        if len(found) != count if count is not None else not found:
+            there = "\n".join(f"  {one.body.type} {one.body.payload}" for one in jobs) or "  none"
+            raise AssertionError(
+                f"Expected {call} {wanted}, found {len(found)}. Jobs there are:\n{there}"
+            )
+        return [self.app.handle(one.job.id, one.job.tenant) for one in found]
+
+    async def _all(self) -> list[Stored]:
+        engine = await self.app.engine()
+        return list(reversed(await engine.store.find(Filter(), _ALL)))
+
+    async def _bury(self, engine: Engine) -> None:
+        """Declare dead workers lost, as their supervisor would."""
+        now = engine.store.now()
+        await engine.store.beat([WorkerRow(worker, now) for worker in self._dead], now=now)
+        await engine.store.declare_lost(self._dead, now=now)
+        self._dead.clear()
+
+    async def _next_at(self, engine: Engine, retry_at: int | None) -> int | None:
+        """When time alone will bring something to do."""
+        moments = [] if retry_at is None else [retry_at]
+        for state in TIMED:
+            waiting = await engine.store.find(Filter(state=state), _ALL)
+            moments += [one.wake_at for one in waiting if one.wake_at is not None]
+        return min(moments, default=None)
+
+
+def _dying(crash: Moment | str | None) -> Callable[[Moment], None]:
+    where = None if crash is None else Moment(crash)
+
+    def at(moment: Moment) -> None:
+        if moment is where:
+            raise Crashed(f"The worker died: {moment}")
+
+    return at
+
+
+def _fits(stored: Stored, call: Call[Any]) -> bool:
+    job, body, options = stored.job, stored.body, call.options
+    same = body.type == call.signature.name and body.payload == call.payload
+    return same and all(
+        have == _said(options, option, have)
+        for option, have in (
+            ("queue", job.queue),
+            ("priority", job.priority),
+            ("tenant", job.tenant),
+            ("key", body.key),
+        )
+    )
+
+
+def _said(options: CallOptions, option: str, otherwise: object) -> object:
+    return options.get(option, otherwise)

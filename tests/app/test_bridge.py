@@ -1,0 +1,125 @@
+"""One loop for everybody: after a fork, when somebody stops waiting, when it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from detent import Detent
+from detent.errors import InsideLoop
+from detent.runtime.bridge import Bridge
+
+
+async def where() -> int:
+    return threading.get_ident()
+
+
+def test_everything_runs_in_one_thread_of_its_own() -> None:
+    bridge = Bridge()
+    first = bridge.run(where())
+    assert first != threading.get_ident()
+    assert bridge.run(where()) == first
+    assert asyncio.run(bridge.reach(where())) == first
+    bridge.stop()
+    bridge.stop()
+
+
+def test_who_is_there_already_need_not_cross() -> None:
+    async def twice() -> int:
+        return await bridge.reach(where())
+
+    bridge = Bridge()
+    assert bridge.run(twice()) == bridge.run(where())
+    bridge.stop()
+
+
+def test_a_stopped_bridge_starts_again() -> None:
+    bridge = Bridge()
+    bridge.run(where())
+    bridge.stop()
+    assert bridge.run(where())
+    bridge.stop()
+
+
+def test_an_error_crosses_as_it_is() -> None:
+    async def fail() -> None:
+        raise KeyError("k")
+
+    bridge = Bridge()
+    with pytest.raises(KeyError):
+        bridge.run(fail())
+    with pytest.raises(KeyError):
+        asyncio.run(bridge.reach(fail()))
+    bridge.stop()
+
+
+def test_waiting_inside_a_loop_is_refused() -> None:
+    async def inside() -> None:
+        bridge.run(where())
+
+    bridge = Bridge()
+    with pytest.raises(InsideLoop):
+        asyncio.run(inside())
+
+
+def test_who_stops_waiting_stops_the_work() -> None:
+    stopped = threading.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def impatient() -> None:
+        async with asyncio.timeout(0.01):
+            await bridge.reach(endless())
+
+    bridge = Bridge()
+    with pytest.raises(TimeoutError):
+        asyncio.run(impatient())
+    assert stopped.wait(10)
+    bridge.stop()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_process_opens_the_store_anew(tmp_path: Path) -> None:
+    """As a web server does that loads the program once and forks its workers."""
+    with Detent(f"sqlite:///{tmp_path}/detent.db") as app:
+
+        @app.job
+        def note(who: str) -> str:
+            return who
+
+        before = note.enqueue("parent")
+        child = os.fork()
+        if child == 0:  # pragma: no cover - coverage is not told about forks
+            code = 1
+            try:
+                assert before.status().state == "available"
+                code = 0 if note.enqueue("child").is_new else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        note.enqueue("parent again")
+        assert len(app.drain()) == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_amid_a_call_leaves_no_lock_behind() -> None:
+    bridge = Bridge()
+    with bridge._lock:  # noqa: SLF001 - another thread is just starting the loop
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            code = 1
+            try:
+                code = 0 if bridge.run(where()) else 2
+            finally:
+                os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -1,0 +1,89 @@
+"""What a type checker knows about jobs; exactly the lines that end in `# wrong` are errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, assert_type
+
+from detent import Backoff, Call, Context, Detent, Handle, LogLine, Status
+from detent.lifecycle.event import Event
+
+app = Detent(queue="mail")
+
+
+@app.job
+def greet(name: str, times: int = 1) -> str:
+    return name * times
+
+
+@app.job(queue="slow", retry=Backoff(retries=3), tags=["net"])
+async def fetch(url: str, *, tries: int = 1) -> bytes:
+    return url.encode() * tries
+
+
+@app.job(name="with.context")
+def work(ctx: Context, number: int) -> float:
+    ctx.progress(50)
+    assert_type(ctx.saved(int), int | None)
+    ctx.save([number])
+    return number / 2
+
+
+@app.job
+async def awork(ctx: Context, number: int) -> list[int]:
+    await ctx.asave([number])
+    return [number]
+
+
+@app.job
+def nothing() -> None: ...
+
+
+# Enqueue takes what the function takes, without the context, and knows what it gives.
+assert_type(greet.enqueue("ada"), Handle[str])
+assert_type(greet.enqueue("ada", times=2).result(timeout=3), str)
+assert_type(fetch.enqueue("u", tries=2).result(), bytes)
+assert_type(work.enqueue(1).result(), float)
+assert_type(awork.enqueue(number=1).result(), list[int])
+assert_type(nothing.enqueue().result(), None)
+
+# Called directly they are what they were (`main` awaits the others).
+assert_type(greet("ada"), str)
+
+# Options are typed, and change nothing else.
+assert_type(greet.using(delay=3, queue="q").enqueue("ada"), Handle[str])
+assert_type(greet.bind("ada"), Call[str])
+assert_type(greet.enqueue_many([greet.bind("ada")]), list[Handle[str]])
+assert_type(app.enqueue_many([greet.bind("ada"), work.bind(1)]), list[Handle[Any]])
+
+handle = greet.enqueue("ada")
+wider: Handle[object] = handle
+assert_type(handle.status(), Status)
+assert_type(handle.cancel("why"), Status)
+assert_type(handle.history(), list[Event])
+assert_type(handle.logs(follow=True), Iterator[LogLine])
+
+
+async def main(ctx: Context) -> None:
+    assert_type(await fetch("u"), bytes)
+    assert_type(await awork(ctx, 1), list[int])
+    assert_type(await awork.aenqueue(1), Handle[list[int]])
+    assert_type(await handle.aresult(), str)
+    assert_type(await handle.astatus(), Status)
+    assert_type(handle.alogs(), AsyncIterator[LogLine])
+    assert_type(await greet.aenqueue_many([greet.bind("a")]), list[Handle[str]])
+    await awork.aenqueue("1")  # wrong
+
+
+greet.enqueue(3)  # wrong
+greet.enqueue("ada", time=3)  # wrong
+greet.enqueue()  # wrong
+work.enqueue("1")  # wrong
+work("1")  # wrong
+greet.using(quue="q")  # wrong
+greet.using(delay="3")  # wrong
+greet.bind(3)  # wrong
+greet.enqueue_many([fetch.bind("u")])  # wrong
+handle.result(timeout="3")  # wrong
+app.job(nam="x")  # wrong
+Detent(quue="q")  # wrong

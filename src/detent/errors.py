@@ -6,6 +6,9 @@
     ├── BadHistory             a history that no legal life could have produced
     ├── BadProof               an inclusion proof that does not lead to the sealed head
     ├── BadPolicy              a retry policy or workflow shape with an impossible value
+    ├── BadSchedule            a schedule that says no times, or no job that could be made
+    ├── ScheduleExists         a schedule of that name is there already (edit it)
+    ├── UnknownSchedule        no schedule of that name
     └── StoreError             a store that cannot do what it was asked
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
@@ -37,12 +40,14 @@ __all__ = [
     "BadMachine",
     "BadPolicy",
     "BadProof",
+    "BadSchedule",
     "BadUrl",
     "BatchTooLarge",
     "ClockAhead",
     "DetentError",
     "IllegalTransition",
     "ReadTooLong",
+    "ScheduleExists",
     "SchemaAhead",
     "SchemaBehind",
     "StoreBroken",
@@ -54,6 +59,7 @@ __all__ = [
     "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
+    "UnknownSchedule",
     "Unstorable",
     "UnsupportedStore",
 ]
@@ -99,6 +105,24 @@ class BadPolicy(DetentError):
     """A retry policy or workflow shape has a value that cannot work; `fields["field"]` names it."""
 
     code = "bad_policy"
+
+
+class BadSchedule(DetentError):
+    """A schedule cannot work; `fields["field"]` names what is wrong with it."""
+
+    code = "bad_schedule"
+
+
+class ScheduleExists(DetentError):
+    """A schedule of that name is there already."""
+
+    code = "schedule_exists"
+
+
+class UnknownSchedule(DetentError):
+    """There is no schedule of that name."""
+
+    code = "unknown_schedule"
 
 
 class StoreError(DetentError):

@@ -10,9 +10,11 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
+from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.upkeep import Answers, Upkeep
+from detent.engine.workflows import Workflows
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.stores.api import Claimed, Store, Want
@@ -35,7 +37,11 @@ class Engine:
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.schedules = Schedules(store, self._apart, self.identity)
-        self.answers: Answers = {SCHEDULE: self.schedules.answer}
+        self.workflows = Workflows(store, self._apart, self.identity)
+        self.answers: Answers = {
+            SCHEDULE: self.schedules.answer,
+            WORKFLOW: self.workflows.answer,
+        }
         """Who answers due small records, by kind; whoever keeps records of a kind adds itself."""
         self.upkeep = Upkeep(store, self._coalescer, self.identity, jitter, self.answers)
 

@@ -22,6 +22,9 @@
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
     │   └── TooMany            too many jobs in one call, or too many tags on one job
+    ├── BadSchedule            a schedule that says no times, or no job that could be made
+    ├── ScheduleExists         a schedule of that name is there already (edit it)
+    ├── UnknownSchedule        no schedule of that name
     └── StoreError             a store that cannot do what it was asked
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
@@ -59,6 +62,7 @@ __all__ = [
     "BadPolicy",
     "BadProof",
     "BadResult",
+    "BadSchedule",
     "BadSignature",
     "BadUrl",
     "BatchTooLarge",
@@ -76,6 +80,7 @@ __all__ = [
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
+    "ScheduleExists",
     "SchemaAhead",
     "SchemaBehind",
     "StoreBroken",
@@ -91,6 +96,7 @@ __all__ = [
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
+    "UnknownSchedule",
     "Unstorable",
     "UnsupportedStore",
     "WrongIsolation",
@@ -234,6 +240,24 @@ class TooMany(LimitError):
     """Too many of something in one call or on one job."""
 
     code = "too_many"
+
+
+class BadSchedule(DetentError):
+    """A schedule cannot work; `fields["field"]` names what is wrong with it."""
+
+    code = "bad_schedule"
+
+
+class ScheduleExists(DetentError):
+    """A schedule of that name is there already."""
+
+    code = "schedule_exists"
+
+
+class UnknownSchedule(DetentError):
+    """There is no schedule of that name."""
+
+    code = "unknown_schedule"
 
 
 class StoreError(DetentError):

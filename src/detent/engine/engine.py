@@ -10,7 +10,11 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
-from detent.engine.upkeep import Upkeep
+from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.schedule import KIND as SCHEDULE
+from detent.engine.schedules import Schedules
+from detent.engine.upkeep import Answers, Upkeep
+from detent.engine.workflows import Workflows
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.stores.api import Claimed, Store, Want
@@ -30,7 +34,16 @@ class Engine:
         self._coalescer = Coalescer(store)
         self._enqueueing = Enqueueing(store, self.identity)
         self._commands = Commands(store, self._coalescer, self.identity, jitter)
-        self.upkeep = Upkeep(store, self._coalescer, self.identity, jitter)
+        # Units with ids that others may choose too may have to wait for somebody's transaction.
+        self._apart = Coalescer(store)
+        self.schedules = Schedules(store, self._apart, self.identity)
+        self.workflows = Workflows(store, self._apart, self.identity)
+        self.answers: Answers = {
+            SCHEDULE: self.schedules.answer,
+            WORKFLOW: self.workflows.answer,
+        }
+        """Who answers due small records, by kind; whoever keeps records of a kind adds itself."""
+        self.upkeep = Upkeep(store, self._coalescer, self.identity, jitter, self.answers)
 
     async def __aenter__(self) -> Engine:
         return self
@@ -42,6 +55,7 @@ class Engine:
         where: TracebackType | None,
     ) -> None:
         await self._enqueueing.close()
+        await self._apart.close()
         await self._coalescer.close()
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:

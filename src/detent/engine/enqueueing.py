@@ -39,7 +39,7 @@ from detent.stores.api import (
     Unit,
 )
 
-__all__ = ["Ask", "Clash", "Enqueued", "Enqueueing", "OnConflict", "Uniqueness"]
+__all__ = ["Ask", "Clash", "Enqueued", "Enqueueing", "OnConflict", "Uniqueness", "born"]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 
@@ -164,15 +164,12 @@ class Enqueueing:
     def _made(self, one: _Open, by: By) -> Unit | Clash | Refusal:
         now = self._store.now()
         ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=one.ask.reason)
-        answer = j.decide(None, _command(one), now, ctx)
-        if not isinstance(answer, j.Accepted):
-            # A new job is never unchanged.
-            return cast("Refusal", answer)
+        new = born(one.ask, one.job_id, now, ctx)
+        if isinstance(new, Refusal):
+            return new
         replacing = _replacing(one, by, now)
         if isinstance(replacing, Clash):
             return replacing
-        wake_at, unique = j.next_wake(answer.job, now), _unique(one.ask, now)
-        new = New(answer.job, answer.events, body_of(one.ask), wake_at, unique, one.ask.idempotency)
         return Unit(one.command_id, moves=replacing, new=(new,))
 
 
@@ -187,17 +184,26 @@ def _replacing(one: _Open, by: By, now: int) -> tuple[Move, ...] | Clash:
     return (Move(one.rival.version, answer.job, answer.events),)
 
 
+def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
+    """The job that is asked for, decided but not stored yet."""
+    answer = j.decide(None, _command(ask, job_id), now, ctx)
+    if not isinstance(answer, j.Accepted):
+        # A new job is never unchanged.
+        return cast("Refusal", answer)
+    wake_at, unique = j.next_wake(answer.job, now), _unique(ask, now)
+    return New(answer.job, answer.events, body_of(ask), wake_at, unique, ask.idempotency)
+
+
 def body_of(ask: Ask) -> Body:
     """What the job is about."""
     policy = ask.retry or RetryPolicy()
     return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
 
 
-def _command(one: _Open) -> j.Enqueue:
-    ask = one.ask
+def _command(ask: Ask, job_id: str) -> j.Enqueue:
     return j.Enqueue(
         tenant=ask.tenant,
-        id=one.job_id,
+        id=job_id,
         profile=ask.profile,
         queue=ask.queue,
         priority=ask.priority,

@@ -8,7 +8,9 @@ everybody a lease's length before it declares anybody lost: they could not renew
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,7 +25,10 @@ from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import Due, Move, Record, Store, Unit
 
-__all__ = ["Done", "Upkeep"]
+__all__ = ["Answers", "Done", "Upkeep"]
+
+Answers: TypeAlias = dict[str, Callable[[Sequence[Record]], Awaitable[None]]]
+"""By kind of small record, who answers those that are due."""
 
 BY = By(Actor.SYSTEM, "upkeep")
 BATCH = 200
@@ -57,13 +62,13 @@ class Upkeep:
         coalescer: Coalescer,
         identity: Identity,
         jitter: Callable[[], float],
-        answer: Callable[[Sequence[Record]], Awaitable[None]] | None = None,
+        answers: Answers,
     ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
         self._jitter = jitter
-        self._answer = answer
+        self._answers = answers
         self._last_turn: int | None = None
         self.trusting_until = 0
         """Until then nobody is declared lost: there was a gap."""
@@ -101,11 +106,20 @@ class Upkeep:
         return sum(await self._store.declare_lost([row.id for row in over], now=now))
 
     async def _records(self, now: int) -> int:
-        if self._answer is None:
+        if not self._answers:
             return 0
         due = await self._store.take_due_records(now=now, limit=BATCH)
-        if due:
-            await self._answer(due)
+        by_kind: dict[str, list[Record]] = defaultdict(list)
+        for record in due:
+            by_kind[record.kind].append(record)
+        # A kind that nobody here answers is due again in a moment, for a process that knows it.
+        asked = [
+            self._answers[kind](some) for kind, some in by_kind.items() if kind in self._answers
+        ]
+        for done in await asyncio.gather(*asked, return_exceptions=True):
+            # What went wrong with one kind is told when the others had their turn.
+            if done is not None:
+                raise done
         return len(due)
 
     def _ticked(self, due: Due, now: int) -> Unit:

@@ -1,0 +1,216 @@
+"""Workflows: made of jobs, steered by people, watched by everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from detent.engine import keeping
+from detent.engine.building import Building, Created
+from detent.engine.coalesce import Coalescer
+from detent.engine.commands import TRIES_MAX
+from detent.engine.enqueueing import Ask, born
+from detent.engine.identity import Identity
+from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
+from detent.engine.progress import Listed, Progress, Result, progress_of, steps_before
+from detent.engine.shaping import Order, Part, check_member, check_part
+from detent.errors import BatchTooLarge, StoreBusy, Unstorable
+from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
+from detent.lifecycle.event import By
+from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.workflow import Flow
+from detent.stores.api import (
+    RECORDS_MAX,
+    Committed,
+    FlowMove,
+    Key,
+    New,
+    Own,
+    Record,
+    StaleFlow,
+    StaleRecord,
+    Store,
+    Unit,
+)
+from detent.stores.select import FIRST_PAGE, Filter, Page
+
+__all__ = ["Workflows"]
+
+_PAGE = 1_000
+_UPKEEP = By(Actor.SYSTEM, "upkeep")
+
+
+class Workflows:
+    """Everything that can be asked of workflows. Steps are called by the names they were given."""
+
+    def __init__(self, store: Store, coalescer: Coalescer, identity: Identity) -> None:
+        self._store = store
+        self._coalescer = coalescer
+        self._identity = identity
+        self._building = Building(store, coalescer, identity)
+
+    async def create(self, order: Order, by: By, reason: str | None = None) -> Created | Refusal:
+        """A new workflow, open and with all its jobs, or the one that this order made before."""
+        return await self._building.build(order, by, reason)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def get(self, key: Key) -> Progress | None:
+        """How far the workflow of that tenant and id is."""
+        [flow], [record] = (
+            await self._store.flows([key]),
+            await self._store.record([(KIND, *key)]),
+        )
+        if flow is None:
+            return None
+        if record is None:
+            return progress_of(flow, "", "{}")
+        kept = keeping.read(record)
+        return progress_of(flow, kept.name, kept.meta)
+
+    async def list(
+        self, tenant: str = "", state: str | None = None, page: Page = FIRST_PAGE
+    ) -> list[Listed]:
+        """The workflows of a tenant, newest first."""
+        found = await self._store.find_workflows(tenant, state, page)
+        records = await self._store.record([(KIND, one.tenant, one.id) for one in found])
+        names = ["" if record is None else keeping.read(record).name for record in records]
+        return [Listed(one, name) for one, name in zip(found, names, strict=True)]
+
+    async def results_of(self, key: Key, step: str) -> Sequence[Result]:
+        """What the jobs of a step left behind, in the order in which they were asked for."""
+        tenant, workflow = key
+        chosen = Filter(tenant=tenant, workflow=workflow, step=step_id(workflow, step))
+        found: list[Result] = []
+        after: Key | None = None
+        while page := await self._store.find(chosen, Page(_PAGE, after)):
+            found += [Result(one.job.id, one.job.state, one.result) for one in page]
+            after = (tenant, page[-1].job.id)
+        return found[::-1]
+
+    async def results_before(self, job: Job) -> dict[str, Sequence[Result]]:
+        """By step, what came out of everything that the step of this job comes after."""
+        if job.workflow is None or job.step is None:
+            return {}
+        key = (job.tenant, job.workflow)
+        [flow] = await self._store.flows([key])
+        steps = [] if flow is None else steps_before(flow, job.step)
+        names = [keeping.name_in(job.workflow, one) for one in steps]
+        return {name: await self.results_of(key, name) for name in names}
+
+    # --- steering -------------------------------------------------------------------------------
+
+    async def pause(self, key: Key, by: By, reason: str | None = None) -> w.Answer:
+        """Let no further job start; running ones go on."""
+        return await self._carry_out(key, w.Pause(), by, reason)
+
+    async def resume(self, key: Key, by: By, reason: str | None = None) -> w.Answer:
+        """Let jobs start again."""
+        return await self._carry_out(key, w.Resume(), by, reason)
+
+    async def abort(self, key: Key, by: By, reason: str | None = None) -> w.Answer:
+        """Call it off: what waits is cancelled by upkeep, what runs may end as it will."""
+        return await self._carry_out(key, w.Abort(), by, reason)
+
+    async def approve(self, key: Key, step: str, by: By, reason: str | None = None) -> w.Answer:
+        """Open the gate before a step whose turn has come."""
+        return await self._carry_out(key, w.Release(step_id(key[1], step)), by, reason)
+
+    async def wait(self, key: Key, step: str, by: By, reason: str | None = None) -> w.Answer:
+        """Put a gate before a step."""
+        return await self._carry_out(key, w.Wait(step_id(key[1], step)), by, reason)
+
+    async def add_jobs(
+        self, key: Key, step: str, asks: Sequence[Ask], by: By, reason: str | None = None
+    ) -> w.Answer:
+        """More jobs for a step that has not started, all or none of them."""
+        for ask in asks:
+            check_member(ask, key[0])
+        part = Part(w.StepPlan(step), tuple(asks))
+        command = w.AddJobs(step_id(key[1], step), len(asks))
+        return await self._carry_out(key, command, by, reason, members(key[1], part))
+
+    async def add_step(
+        self, key: Key, part: Part, by: By, reason: str | None = None, *, after_last: bool = False
+    ) -> w.Answer:
+        """One more step with its jobs, all or nothing."""
+        check_part(part, key[0])
+        command = w.AddStep(named(key[1], part.plan), len(part.jobs), after_last)
+        return await self._carry_out(key, command, by, reason, members(key[1], part))
+
+    async def _carry_out(
+        self,
+        key: Key,
+        command: w.Command,
+        by: By,
+        reason: str | None,
+        asks: Sequence[Ask] = (),
+    ) -> w.Answer:
+        """The answer of the workflow as it is when the command is committed."""
+        if len(asks) > RECORDS_MAX:
+            why = f"{len(asks)} jobs at once; {RECORDS_MAX} is the most for a workflow that runs"
+            raise BatchTooLarge(why, asked=len(asks), limit=RECORDS_MAX)
+        ctx = w.Context(by, self._identity.id(), reason)
+        [flow] = await self._store.flows([key])
+        for _ in range(TRIES_MAX):
+            refusal = _barred(flow, command, ctx)
+            answer = refusal or w.decide(flow, command, self._store.now(), ctx)
+            if not isinstance(answer, w.Accepted):
+                return answer
+            new = self._born(asks, ctx)
+            if isinstance(new, Refusal):
+                return new
+            unit = Unit(ctx.command_id, new=new, flow=FlowMove(flow, answer))
+            [outcome] = await self._coalescer.commit([unit])
+            if isinstance(outcome, Committed | Own):
+                return answer
+            if not isinstance(outcome, StaleFlow):
+                raise Unstorable(f"Workflow {key[1]} cannot be changed: {outcome}", id=key[1])
+            flow = outcome.now
+        raise StoreBusy(f"Workflow {key[1]} was changed by others {TRIES_MAX} times", id=key[1])
+
+    def _born(self, asks: Sequence[Ask], ctx: w.Context) -> tuple[New, ...] | Refusal:
+        made: list[New] = []
+        for ask in asks:
+            place = self._identity.place()
+            about = j.Context(ctx.by, ctx.command_id, place=place, reason=ctx.reason)
+            new = born(ask, self._identity.id(), self._store.now(), about)
+            if isinstance(new, Refusal):
+                return new
+            made.append(new)
+        return tuple(made)
+
+    # --- upkeep ---------------------------------------------------------------------------------
+
+    async def answer(self, due: Sequence[Record]) -> None:
+        """Call off drafts that nobody finished, and let go what is kept of workflows long gone."""
+        flows = await self._store.flows([(record.tenant, record.id) for record in due])
+        units = [self._due(record, flow) for record, flow in zip(due, flows, strict=True)]
+        for outcome in await self._coalescer.commit(units):
+            # Stale: it was opened in this moment, or another server was faster.
+            if not isinstance(outcome, Committed | Own | StaleFlow | StaleRecord):
+                raise Unstorable(f"A workflow cannot be changed: {outcome}")
+
+    def _due(self, record: Record, flow: Flow | None) -> Unit:
+        command_id, now = self._identity.id(), self._store.now()
+        later = Record(
+            KIND, record.id, record.version + 1, record.data, now + KEPT_US, record.tenant
+        )
+        if flow is None:
+            gone = Record(KIND, record.id, record.version + 1, None, None, record.tenant)
+            return Unit(command_id, puts=(gone,))
+        if not is_draft(flow):
+            return Unit(command_id, puts=(later,))
+        ctx = w.Context(_UPKEEP, command_id, "the draft was never finished")
+        answer = w.decide(flow, w.Abort(), now, ctx)
+        move = FlowMove(flow, answer) if isinstance(answer, w.Accepted) else None
+        return Unit(command_id, flow=move, puts=(later,))
+
+
+def _barred(flow: Flow | None, command: w.Command, ctx: w.Context) -> Refusal | None:
+    """A draft is its builder's: opened by a resume it would run without all its jobs."""
+    if flow is None or not is_draft(flow) or isinstance(command, w.Abort):
+        return None
+    state, detail = flow.workflow.state, "it is still being made"
+    return w.WORKFLOW.refusal("workflow_draft", state, command.event, ctx.by.kind, detail=detail)

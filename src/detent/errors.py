@@ -7,6 +7,7 @@
     ├── BadProof               an inclusion proof that does not lead to the sealed head
     ├── BadPolicy              a retry policy or workflow shape with an impossible value
     └── StoreError             a store that cannot do what it was asked
+        ├── BadName            a name that no database can keep (leave NUL and half characters out)
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
@@ -37,6 +38,7 @@ from typing import Any, ClassVar
 __all__ = [
     "BadHistory",
     "BadMachine",
+    "BadName",
     "BadPolicy",
     "BadProof",
     "BadUrl",
@@ -109,6 +111,12 @@ class StoreError(DetentError):
     """A store cannot do what it was asked; nothing of the call was committed, unless it says so."""
 
     code = "store_error"
+
+
+class BadName(StoreError):
+    """A name with NUL, half a character, or a number beyond 64 bits: no database can keep it."""
+
+    code = "bad_name"
 
 
 class BadUrl(StoreError):

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["detent.testing.plugin"]
+# Their assertions speak when they fail, like those of the tests that use them. Said here, because
+# whoever imports them first would otherwise be too early.
+pytest.register_assert_rewrite("tests.contract.world", "tests.contract.twins")
 
 # `make mutate` runs the same test from several runners in one process.
 _CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)

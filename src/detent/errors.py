@@ -26,6 +26,7 @@
     ├── ScheduleExists         a schedule of that name is there already (edit it)
     ├── UnknownSchedule        no schedule of that name
     └── StoreError             a store that cannot do what it was asked
+        ├── BadName            a name that no database can keep (leave NUL and half characters out)
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
@@ -58,6 +59,7 @@ __all__ = [
     "BadArguments",
     "BadHistory",
     "BadMachine",
+    "BadName",
     "BadOption",
     "BadPolicy",
     "BadProof",
@@ -264,6 +266,12 @@ class StoreError(DetentError):
     """A store cannot do what it was asked; nothing of the call was committed, unless it says so."""
 
     code = "store_error"
+
+
+class BadName(StoreError):
+    """A name with NUL, half a character, or a number beyond 64 bits: no database can keep it."""
+
+    code = "bad_name"
 
 
 class BadUrl(StoreError):

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-# Their assertions speak when they fail, like those of the tests that use them.
-pytest.register_assert_rewrite("tests.contract.world", "tests.contract.twins")
-
-from tests.contract.backends import BACKENDS, Backend  # noqa: E402
-from tests.contract.making import Clock  # noqa: E402
-from tests.contract.world import Session, World  # noqa: E402
+from tests.contract.backends import BACKENDS, Backend
+from tests.contract.making import Clock
+from tests.contract.world import Session, World
 
 
 @pytest.fixture(params=list(BACKENDS))

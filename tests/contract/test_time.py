@@ -8,11 +8,22 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from detent.errors import ClockAhead
+from detent.errors import BadName, ClockAhead
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Gate
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Claimed, Committed, GateKind, GateRow, LeaseAlive, WorkerRow, key_of
+from detent.stores.api import (
+    Claimed,
+    Committed,
+    GateKind,
+    GateRow,
+    LeaseAlive,
+    Limit,
+    LimitKind,
+    LimitRow,
+    WorkerRow,
+    key_of,
+)
 from tests.contract.making import LOST, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
@@ -409,3 +420,20 @@ async def test_gates_are_told_by_tenant(world: World) -> None:
     assert list(await world.store.gates()) == [rows[2], rows[1], rows[0]]
     assert list(await world.store.gates("t2")) == [rows[3]]
     assert list(await world.store.gates("t3")) == []
+
+
+@pytest.mark.parametrize("name", ["\0", "a\0", "\ud800", "caf\udc80"])
+async def test_names_that_no_database_can_keep_are_refused(world: World, name: str) -> None:
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: world.store.beat([WorkerRow(name, world.now)], now=world.now),
+        lambda: world.store.declare_lost([name], now=world.now),
+        lambda: world.store.set_gates([GateRow(GateKind.QUEUE, name, Gate())], now=world.now),
+        lambda: world.store.set_limits(
+            [LimitRow(LimitKind.KEY, name, Limit(rate=1))], now=world.now
+        ),
+        lambda: world.store.beat([WorkerRow("w", 2**70)], now=world.now),
+    ]
+    for call in calls:
+        with pytest.raises(BadName) as refused:
+            await call()
+        assert refused.value.code == "bad_name"

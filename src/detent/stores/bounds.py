@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from detent.errors import BatchTooLarge, ClockAhead
+from detent.errors import BadName, BatchTooLarge, ClockAhead
+from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, Unit, Want
 
-__all__ = ["AHEAD_US_MAX", "need_size", "need_time"]
+__all__ = ["AHEAD_US_MAX", "need_size", "need_storable", "need_time"]
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
@@ -29,3 +30,11 @@ def need_size(units: Sequence[Unit], want: Want | None) -> None:
     if asked > RECORDS_MAX:
         why = f"A step of {asked} records and leases is too large; {RECORDS_MAX} is the most"
         raise BatchTooLarge(why, asked=asked, limit=RECORDS_MAX)
+
+
+def need_storable(rows: Sequence[object]) -> None:
+    """Refuse what one database would take, another would garble and a third would raise at."""
+    for row in rows:
+        if not is_storable(row):
+            why = "A name with NUL or half a character, or a number beyond 64 bits, cannot be kept"
+            raise BadName(f"{why}: {row!r}")

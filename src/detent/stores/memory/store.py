@@ -18,7 +18,7 @@ from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Due, Key, Record, Store, Stored, Unit, Want, key_of
-from detent.stores.bounds import need_size, need_time
+from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.legal import is_storable
 from detent.stores.memory.claims import Claims
 from detent.stores.memory.pruning import Pruning
@@ -136,6 +136,7 @@ class MemoryStore:
         return [(key, lease) in held for key, lease, _ in notes]
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         known = self._tables(now).workers
         alive = [row.id not in known or not known[row.id].lost for row in workers]
         for row, is_alive in zip(workers, alive, strict=True):
@@ -144,6 +145,7 @@ class MemoryStore:
         return alive
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         known = self._tables(now).workers
         over = {one for one in workers if one not in known or known[one].alive_until <= now}
         over |= {one for one in workers if one in known and known[one].lost}
@@ -169,12 +171,14 @@ class MemoryStore:
         return True
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
+        need_storable(gates)
         tables = self._tables(now)
         for row in gates:
             tables.gates[row.tenant, row.kind, row.name] = row.gate
         tables.bell.ring()
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        need_storable(limits)
         tables = self._tables(now)
         for row in limits:
             name = (row.tenant, row.kind, row.name)

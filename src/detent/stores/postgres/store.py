@@ -21,7 +21,7 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
-from detent.stores.bounds import need_size, need_time
+from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.postgres import address, feeding, placing, pruning, reading, upkeep, writing
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
@@ -205,10 +205,12 @@ class PostgresStore:
         return await self._run(upkeep.note, notes)
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         self._opened(now)
         return await self._run(upkeep.beat, workers)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         self._opened(now)
         return await self._run(upkeep.declare_lost, workers, now)
 
@@ -217,11 +219,13 @@ class PostgresStore:
         return await self._run(upkeep.extend, leases)
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
+        need_storable(gates)
         self._opened(now)
         await self._run(upkeep.set_gates, gates)
         self._tell()
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        need_storable(limits)
         self._opened(now)
         await self._run(upkeep.set_limits, limits)
         self._is_limited = True

@@ -20,7 +20,7 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
-from detent.stores.bounds import need_size, need_time
+from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite.connection import need_version, open_writer
@@ -159,18 +159,22 @@ class SqliteStore:
         return await self._writing(now).do(lambda tx: upkeep.note(tx, notes))
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         return await self._writing(now).do(lambda tx: upkeep.beat(tx, workers))
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
+        need_storable(workers)
         return await self._writing(now).do(lambda tx: upkeep.declare_lost(tx, workers, now))
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.extend(tx, leases))
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
+        need_storable(gates)
         await self._writing(now).do(lambda tx: upkeep.set_gates(tx, gates))
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+        need_storable(limits)
         await self._writing(now).do(lambda tx: upkeep.set_limits(tx, limits))
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:

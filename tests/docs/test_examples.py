@@ -11,9 +11,11 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_the_page_does_what_it_says(
-    page: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT)
+    # What a page keeps in its working directory is not to be kept in ours.
+    monkeypatch.setenv("DETENT_URL", f"sqlite:///{tmp_path}/detent.db")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     run_page(page.read_text("utf-8"), str(page.relative_to(ROOT)))

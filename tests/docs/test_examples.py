@@ -18,6 +18,8 @@ def test_every_block_of_the_page_does_what_it_says(
     monkeypatch.chdir(ROOT)
     if "DATABASE_URL" in text:
         monkeypatch.setenv("DATABASE_URL", databases().of(tmp_path))
+    # What a page keeps in its working directory is not to be kept in ours.
+    monkeypatch.setenv("DETENT_URL", f"sqlite:///{tmp_path}/detent.db")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     run_page(text, str(page.relative_to(ROOT)))

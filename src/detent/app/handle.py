@@ -105,7 +105,9 @@ class Handle(Generic[R_co]):
     async def _history(self) -> list[Event]:
         """Every move it has made, oldest first: who, when, why."""
         engine = await self.app.engine()
-        return list(await engine.store.history((self.tenant, self.id)))
+        events = await engine.store.history((self.tenant, self.id))
+        # A store in memory has the words of the table, others their letters: show the letters.
+        return msgspec.convert(msgspec.to_builtins(events), list[Event])
 
     async def _logs(self, *, follow: bool = False) -> AsyncIterator[LogLine]:
         """Its log so far; with `follow` until it ends."""
@@ -157,7 +159,7 @@ def _why_not(stored: Stored) -> JobFailed | JobCancelled:
     job, error = stored.job, stored.failures[-1] if stored.failures else None
     told: dict[str, Any] = {
         "id": job.id,
-        "cause": job.cause,
+        "cause": None if job.cause is None else str(job.cause),
         "attempt": job.attempt,
         "error_code": error.code if error else job.cause,
         "error_message": error.message if error else "",
@@ -183,7 +185,7 @@ def _status_of(stored: Stored) -> Status:
         state_at=moment(job.state_at),
         run_at=None if job.run_at is None else moment(job.run_at),
         ended_at=None if job.ended_at is None else moment(job.ended_at),
-        cause=job.cause,
+        cause=None if job.cause is None else str(job.cause),
         cancel_requested=job.cancel_at is not None,
         percent=note.percent if note else None,
         message=note.text if note else "",

@@ -155,7 +155,9 @@ async def test_a_clock_that_goes_back_repeats_nothing(world: World, engine: Engi
     await engine.schedules.add(plan(overlap=Overlap.ALLOW), USER)
     await pass_time(world, engine, 5 * MINUTE)
     world.clock.move(-3 * MINUTE)
-    await engine.schedules.edit(plan("*/1 * * * *", overlap=Overlap.ALLOW), USER)
+    edited = await engine.schedules.edit(plan("*/1 * * * *", overlap=Overlap.ALLOW), USER)
+    assert edited.slot_at is not None
+    assert edited.next_at == edited.slot_at + MINUTE
     await engine.schedules.remove(KEY, USER)
     await engine.schedules.add(plan(overlap=Overlap.ALLOW), USER)
     await pass_time(world, engine, 5 * MINUTE)
@@ -276,6 +278,11 @@ async def test_an_edit_keeps_the_slots_unless_it_changes_the_times(
         plan("@every 1h", job=Ask(type="b", retry=RetryPolicy(max_attempts=7))), USER
     )
     assert other.next_at == first.next_at
+    world.clock.move(50 * MINUTE)
+    # It is due; a change of the job must not make it miss the slot.
+    await engine.schedules.edit(plan("@every 1h"), USER)
+    await engine.upkeep.turn()
+    assert (await got(engine)).fired == 1
     moved = await engine.schedules.edit(plan("@every 2h"), USER, "too often")
     assert moved.next_at == world.now + 2 * HOUR
     assert (await got(engine)).plan == plan("@every 2h")

@@ -361,6 +361,7 @@ async def test_a_draft_is_finished_by_asking_again(
         assert isinstance(refused, Refusal)
         assert refused.code == "workflow_draft"
     other = Engine(world.store)
+    world.clock.move(HOUR // 2)
     again = await asyncio.gather(
         engine.workflows.create(large(), USER), other.workflows.create(large(), USER)
     )

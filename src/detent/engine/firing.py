@@ -44,7 +44,7 @@ class Firing:
         `known` are ids of jobs that exist already, or that something else is in the way of.
         """
         slots = due_slots(self._schedule, self._now)
-        is_skipped = bool(slots and before) and self._schedule.plan.overlap is Overlap.SKIP
+        is_skipped = bool(before) and self._schedule.plan.overlap is Overlap.SKIP
         new = [] if is_skipped else [one for slot in slots if (one := self._of(slot, known))]
         after = self._answered(new, skipped=len(slots) if is_skipped else 0)
         moves = self._ending(before) if new else ()

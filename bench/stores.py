@@ -35,7 +35,7 @@ from detent.stores.api import (
     WorkerRow,
 )
 
-__all__ = ["NOW", "Ours", "bench"]
+__all__ = ["Ours", "bench"]
 
 T = TypeVar("T")
 NOW = 1_700_000_000_000_000

@@ -57,6 +57,7 @@ class Workers:
         self.done: list[str] = []
         self.is_over = asyncio.Event()
         self._pushes = asyncio.Semaphore(0)
+        self._pushers = 2
 
     async def many(self, number: int) -> None:
         """Until so many more were pushed."""
@@ -71,18 +72,20 @@ class Workers:
             assert type(stepped.outcomes[0]).__name__ == "Committed", stepped
             self.pushed.append(unit.new[0].job.id)
             self._pushes.release()
+        self._pushers -= 1
 
     async def work(self, holder: str) -> None:
-        """Claim a few, complete them, and so on until nothing is left."""
+        """Claim a few, complete them, and so on until nothing is left and nobody pushes."""
         units: list[Any] = []
         while True:
+            is_last = self._pushers == 0
             want = self.make.want(3, holder=holder, wire=True)
             stepped = await self.store.step(units, now=self.clock.now, want=want)
             assert all(type(one).__name__ == "Committed" for one in stepped.outcomes), stepped
             self.done += [unit.moves[0].job.id for unit in units]
             jobs = [stored.job for stored in stepped.claimed.jobs]
             units = [self.make.doing(job, j.Complete(lease=job.lease), WORKER) for job in jobs]
-            if not jobs and self.is_over.is_set():
+            if not jobs and is_last:
                 return
 
     async def live(self, meanwhile: Coroutine[None, None, None]) -> None:

@@ -96,16 +96,20 @@ def test_lines_are_appended_once_though_connections_are_terminated(url: str) -> 
     async def use(world: World) -> None:
         job = await world.push()
         said: list[int] = []
+        spoken = asyncio.Semaphore(0)
 
         async def speak() -> None:
             for number in range(60):
                 said.extend(await world.store.append_logs([(key_of(job), Line(number, "x"))]))
+                spoken.release()
 
-        speaking = asyncio.ensure_future(speak())
-        # Not for ever: on a busy machine nobody would get a word in between two cuts.
-        for _ in range(15):
-            await asyncio.to_thread(sql, url, _CUT)
-        await speaking
+        async def cut() -> None:
+            # After every line that got through, so that the next one is hit wherever it is.
+            for _ in range(40):
+                await spoken.acquire()
+                await asyncio.to_thread(sql, url, _CUT)
+
+        await asyncio.gather(speak(), cut())
         assert said == list(range(1, 61))
 
     in_world(url, use)

@@ -67,6 +67,7 @@ NOT_BY_CHANCE = {
     "DueRecordsGoByName",
     "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
+    "LinesOutliveTheirJob",
     "LostWorkersMayClaim",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",

@@ -98,6 +98,9 @@ class Twins:
             await self.both(lambda store, c=chosen: pages(store, c))  # type: ignore[misc]
         for holder in HOLDERS:
             await self.both(lambda store, h=holder: held(store, h))  # type: ignore[misc]
+        await self.both(lambda store: store.overdue(now=self.clock.now))
+        for tenant in ("", "t2"):
+            await self.both(lambda store, t=tenant: store.gates(t))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))
         await self.both(lambda store: store.blocks())
         await self.both(lambda store: store.leaves())

@@ -417,6 +417,37 @@ def test_a_job_that_is_not_there_is_unknown(app: Detent) -> None:
     assert repr(handle) == "<Handle nobody>"
 
 
+def test_what_there_is_to_see_is_seen(app: Detent) -> None:
+    job = declared(app, "sync", lambda _: None)
+    assert repr(job) == "<Job it>"
+    handle = job.enqueue()
+    assert not handle.status().is_ended
+    app.drain()
+    assert handle.status().is_ended
+    assert handle.status().ended_at is not None
+
+
+def test_a_checkpoint_under_a_lease_that_has_ended_is_refused(
+    app: Detent, clock: VirtualClock
+) -> None:
+    refused: list[str] = []
+
+    def body(ctx: Context) -> None:
+        clock.advance(60)
+        app.bridge.run(tick())
+        try:
+            ctx.save(1)
+        except IllegalTransition as error:
+            refused.append(error.fields["code"])
+
+    async def tick() -> None:
+        await (await app.engine()).upkeep.turn()
+
+    declared(app, "sync", body, timeout=30, retry=0).enqueue()
+    app.drain()
+    assert refused == ["lease_ended"]
+
+
 def test_every_refusal_has_a_code_of_its_own() -> None:
     kinds = [kind for kind in vars(sys.modules["detent.errors"]).values() if isinstance(kind, type)]
     codes = [kind.code for kind in kinds if issubclass(kind, DetentError)]

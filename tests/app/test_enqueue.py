@@ -196,7 +196,13 @@ def test_a_unique_job_gives_way_is_refused_or_takes_the_place(app: Detent) -> No
     assert again.id != first.id
     with pytest.raises(JobExists) as caught:
         job.using(unique=Unique(on_conflict="reject")).enqueue("a")
-    assert caught.value.fields == {"id": first.id, "what": "unique", "state": "available"}
+    told = {"id": first.id, "what": "unique", "state": "available", "enqueued": []}
+    assert caught.value.fields == told
+    rejecting = job.using(unique=Unique(on_conflict="reject"))
+    with pytest.raises(JobExists) as caught:
+        rejecting.enqueue_many([rejecting.bind("new"), rejecting.bind("a")])
+    [other] = caught.value.fields["enqueued"]
+    assert app.handle(other).status().state == "available"
     third = job.using(unique=Unique(on_conflict="replace")).enqueue("a")
     assert third.is_new
     assert first.status().state == "cancelled"

@@ -173,6 +173,53 @@ def test_a_snooze_costs_nothing(app: Detent, colour: str, clock: VirtualClock) -
     assert handle.history()[2].reason == "not yet"
 
 
+@pytest.mark.parametrize("say", [lambda: Snooze(-1), lambda: Snooze(1e12), lambda: Retry(after=-1)])
+def test_a_wait_that_cannot_be_fails_where_it_is_said(app: Detent, say: Any) -> None:
+    handle = declared(app, "sync", lambda _: say(), retry=0).enqueue()
+    app.drain()
+    assert handle.status().error_code == BadOption.code
+
+
+def test_a_reason_of_any_kind_can_be_kept(app: Detent, colour: str) -> None:
+    handle = declared(app, colour, raising(Snooze(60, "\0\ud800" * 3_000))).enqueue()
+    app.drain()
+    assert handle.history()[-1].reason == "\ufffd?" * 1_000
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("I cannot say")
+
+
+def test_an_error_that_cannot_say_what_it_is_is_still_one(app: Detent, colour: str) -> None:
+    handle = declared(app, colour, raising(Mute()), retry=0).enqueue()
+    app.drain()
+    assert handle.status().error_message == "(no message: RuntimeError)"
+
+
+def test_somebody_elses_cancellation_is_a_failure_of_the_handler(app: Detent) -> None:
+    handle = declared(app, "async", raising(asyncio.CancelledError()), retry=0).enqueue()
+    app.drain()
+    assert handle.status().state == "discarded"
+
+
+async def test_a_drain_that_is_called_off_leaves_its_job_to_others(app: Detent) -> None:
+    started = asyncio.Event()
+
+    @app.job
+    async def endless() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    handle = await endless.aenqueue()
+    running = asyncio.create_task(app.adrain())
+    await started.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert (await handle.astatus()).state == "active"
+
+
 def test_a_job_that_waits_is_cancelled_at_once(app: Detent) -> None:
     handle = declared(app, "sync", lambda _: None).enqueue()
     assert handle.cancel("changed my mind").state == "cancelled"
@@ -368,6 +415,37 @@ def test_a_job_that_is_not_there_is_unknown(app: Detent) -> None:
     assert handle.history() == []
     assert list(handle.logs()) == []
     assert repr(handle) == "<Handle nobody>"
+
+
+def test_what_there_is_to_see_is_seen(app: Detent) -> None:
+    job = declared(app, "sync", lambda _: None)
+    assert repr(job) == "<Job it>"
+    handle = job.enqueue()
+    assert not handle.status().is_ended
+    app.drain()
+    assert handle.status().is_ended
+    assert handle.status().ended_at is not None
+
+
+def test_a_checkpoint_under_a_lease_that_has_ended_is_refused(
+    app: Detent, clock: VirtualClock
+) -> None:
+    refused: list[str] = []
+
+    def body(ctx: Context) -> None:
+        clock.advance(60)
+        app.bridge.run(tick())
+        try:
+            ctx.save(1)
+        except IllegalTransition as error:
+            refused.append(error.fields["code"])
+
+    async def tick() -> None:
+        await (await app.engine()).upkeep.turn()
+
+    declared(app, "sync", body, timeout=30, retry=0).enqueue()
+    app.drain()
+    assert refused == ["lease_ended"]
 
 
 def test_every_refusal_has_a_code_of_its_own() -> None:

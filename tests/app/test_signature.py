@@ -132,6 +132,21 @@ def test_what_contains_itself_is_refused() -> None:
         signed(loose).payload((loop,), {})
 
 
+class Opaque:
+    """Neither msgspec nor pydantic knows what it is made of."""
+
+
+def closed(a: Opaque) -> None: ...
+
+
+def test_a_type_that_json_has_no_room_for_is_refused() -> None:
+    with pytest.raises(BadArguments, match="cannot be read from JSON"):
+        signed(closed).payload(({},), {})
+    deep = "[" * 100_000 + "]" * 100_000
+    with pytest.raises(BadArguments, match="nested too deeply"):
+        signed(loose).arguments(f"[{deep}]")
+
+
 @pytest.mark.parametrize("payload", ["{", '"a"', '{"args":[],"more":1}', '{"kwargs":{"a":"1"}}'])
 def test_a_payload_that_fits_no_call_is_refused(payload: str) -> None:
     with pytest.raises(BadArguments):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from detent import Context, Detent, Limit, Snooze
+from detent import Context, Detent, Limit, ResultTimeout, Snooze
 from detent.testing import Crashed, Moment, Rig, VirtualClock
 
 app = Detent("nosuch:")
@@ -144,6 +144,13 @@ def test_a_job_that_kills_its_workers_is_poison(shop: Rig) -> None:
                 shop.drain(crash="before_report")
         assert shop.drain() == []
         assert handle.status().cause == "poison"
+
+
+def test_one_call_is_run_for_its_result(shop: Rig) -> None:
+    with shop:
+        assert shop.run(send.bind(3)) == "sent 3"
+        with pytest.raises(ResultTimeout):
+            shop.run(send.using(delay=1).bind(3))
 
 
 def test_a_new_rig_has_an_app_of_its_own(rig: Rig) -> None:

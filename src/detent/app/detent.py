@@ -14,8 +14,8 @@ from detent.app.job import Declare, Job
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.engine import limits
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Answer, Clash, Enqueued
-from detent.errors import BadOption, InsideLoop, JobExists
+from detent.engine.enqueueing import Clash, Enqueued
+from detent.errors import BadOption, DetentError, InsideLoop, JobExists
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
@@ -81,7 +81,11 @@ class Detent:
         return (await self.start_many([call]))[0]
 
     async def start_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
-        """Enqueue many; nothing is enqueued unless all of them could be."""
+        """Enqueue many. All are checked first; then each is a commit or a refusal of its own.
+
+        When a job is in the way of one, the others are enqueued all the same: `enqueued` in the
+        fields of the error has their ids.
+        """
         limits.need_batch(len(calls))
         engine = await self.engine()
         now = engine.store.now()
@@ -93,18 +97,18 @@ class Detent:
             rows |= call.limit()
         await self.connection.set_limits(rows)
         answers = await engine.enqueue(asks, self.by)
-        return [self._handle_of(call, answer) for call, answer in zip(calls, answers, strict=True)]
-
-    def _handle_of(self, call: Call[R], answer: Answer) -> Handle[R]:
-        match answer:
-            case Enqueued(job=job, is_new=is_new):
-                return Handle(self, job.id, job.tenant, is_new=is_new)
-            case Clash(what=what, by=job):
-                why = f"job {job.id} is in the way ({what}), and it is {job.state}"
-                told = {"id": job.id, "what": what, "state": job.state.value}
-                raise JobExists(f"{call.signature.name}: {why}", **told)
-            case Refusal():
-                raise answer.error()
+        handles: list[Handle[R]] = []
+        errors: list[DetentError] = []
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, Enqueued):
+                job = answer.job
+                handles.append(Handle(self, job.id, job.tenant, is_new=answer.is_new))
+            else:
+                errors.append(_error_of(call, answer))
+        if errors:
+            errors[0].fields["enqueued"] = [handle.id for handle in handles if handle.is_new]
+            raise errors[0]
+        return handles
 
     def _enqueue_many(
         self, /, calls: Iterable[Call[Any]]
@@ -144,6 +148,15 @@ class Detent:
         where: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _error_of(call: Call[Any], answer: Clash | Refusal) -> DetentError:
+    if isinstance(answer, Refusal):
+        return answer.error()
+    job, what = answer.by, answer.what
+    why = f"job {job.id} is in the way ({what}), and it is {job.state}"
+    told = {"id": job.id, "what": what, "state": job.state.value}
+    return JobExists(f"{call.signature.name}: {why}", **told)
 
 
 def _in_a_loop(work: Coroutine[Any, Any, R]) -> R:

@@ -17,7 +17,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
-from detent.runtime.encoding import BadValue, Reader, digest_of, encode
+from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
 from detent.runtime.outcomes import Cancelled
 from detent.stores.api import Line, Note, Stored, key_of
 
@@ -25,6 +25,7 @@ __all__ = ["Context", "Heard"]
 
 T = TypeVar("T")
 PERCENT_MAX = 100
+_LEVEL_MAX = 20
 
 
 class Heard:
@@ -38,14 +39,12 @@ class Heard:
         self.note: Note | None = None
         self.is_cancelled = False
 
-    def take_lines(self) -> tuple[Line, ...]:
-        """What was said since the last time."""
-        return tuple(self.lines.popleft() for _ in range(len(self.lines)))
-
-    def take_note(self) -> Note | None:
-        """The newest progress, if there is any since the last time."""
-        note, self.note = self.note, None
-        return note
+    def forget(self, lines: int, note: Note | None) -> None:
+        """That many lines and this note are in the store; what was said since then is not."""
+        for _ in range(lines):
+            self.lines.popleft()
+        if self.note is note:
+            self.note = None
 
 
 class Context:
@@ -92,16 +91,16 @@ class Context:
 
     def log(self, text: str, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
-        plain = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-        cut = plain[: limits.LINE_CHARS_MAX]
-        self.heard.lines.append(Line(self._engine.store.now(), cut, level))
+        line = mended(text, limits.LINE_CHARS_MAX)
+        self.heard.lines.append(Line(self._engine.store.now(), line, mended(level, _LEVEL_MAX)))
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""
         if not 0 <= percent <= PERCENT_MAX:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
-        self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), text)
+        line = mended(text, limits.LINE_CHARS_MAX)
+        self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), line)
 
     @overload
     def saved(self) -> Any: ...

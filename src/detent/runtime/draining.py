@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from detent.engine.engine import Engine
 from detent.lifecycle.event import By
@@ -53,8 +52,7 @@ class Drain:
                 ran.append(stored.job.id)
         finally:
             beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await beating
+            await asyncio.wait([beating])
         return ran
 
     async def _next(self) -> Stored | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BadValue", "Reader", "digest_of", "encode"]
+__all__ = ["BadValue", "Reader", "digest_of", "encode", "mended"]
 
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
@@ -39,6 +39,11 @@ def encode(value: object) -> bytes:
 def digest_of(text: str) -> str:
     """What an event carries in place of the text."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def mended(text: str, most: int) -> str:
+    """The nearest text that any store can keep: what is said must never fail what is done."""
+    return text[:most].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 class Reader:

@@ -12,9 +12,10 @@ from detent.engine.commands import Beside, Change
 from detent.errors import BadResult, DetentError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
+from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.retry import ErrorInfo
-from detent.runtime.encoding import BadValue, digest_of, encode
-from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze, us_of
+from detent.runtime.encoding import BadValue, digest_of, encode, mended
+from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze
 from detent.stores.api import Failure, Line, Stored, key_of
 
 __all__ = ["FAILED", "Raised", "ending"]
@@ -23,6 +24,7 @@ FAILED = "handler_error"
 """The code of a failure that brings none of its own."""
 _DISCARD = "DISCARD"
 _BACKTRACE_CHARS_MAX = 65_536
+_MESSAGE_CHARS_MAX = 4_096
 
 
 class Raised(msgspec.Struct, frozen=True):
@@ -51,11 +53,11 @@ def _raised(
     stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
 ) -> Change:
     key, lease = key_of(stored.job), stored.job.lease
-    reason = error.reason or None if isinstance(error, Outcome) else None
+    reason = mended(error.reason, REASON_MAX) or None if isinstance(error, Outcome) else None
     beside = Beside(lines=lines)
     match error:
         case Snooze():
-            command: j.Command = j.Snooze(lease=lease, delay_us=us_of(error.after))
+            command: j.Command = j.Snooze(lease=lease, delay_us=error.after_us)
         case Cancelled():
             command = j.ConfirmCancel(lease=lease)
         case _:
@@ -71,11 +73,10 @@ def _failed(
         stored.job.attempt,
         now,
         info.code,
-        _text(str(error)),
+        _message(error),
         type_of(type(error)),
-        backtrace=_text("".join(traceback.format_exception(error)))[-_BACKTRACE_CHARS_MAX:],
+        backtrace=_backtrace(error),
     )
-    after = error.after if isinstance(error, Retry) else None
     return Change(
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=info.code, digest=digest_of(failure.message)),
@@ -83,7 +84,7 @@ def _failed(
         beside=Beside(failure=failure, lines=lines),
         error=info,
         known=stored,
-        delay_us=None if after is None else us_of(after),
+        delay_us=error.after_us if isinstance(error, Retry) else None,
     )
 
 
@@ -106,6 +107,15 @@ def type_of(kind: type[BaseException]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _text(said: str) -> str:
-    """What any store can keep."""
-    return said.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+def _message(error: BaseException) -> str:
+    try:
+        return mended(str(error), _MESSAGE_CHARS_MAX)
+    except Exception as fault:
+        # It is not ours, and may fail to say what it is. Its type and traceback are still told.
+        return f"(no message: {type(fault).__name__})"
+
+
+def _backtrace(error: BaseException) -> str:
+    """The end of it, where the fault is."""
+    told = "".join(traceback.format_exception(error))
+    return mended(told[-_BACKTRACE_CHARS_MAX:], _BACKTRACE_CHARS_MAX)

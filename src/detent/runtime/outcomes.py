@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from detent.errors import BadOption
+from detent.lifecycle.profile import SPAN_US_MAX
+
 __all__ = ["Cancelled", "Discard", "Outcome", "Retry", "Snooze", "Span", "us_of"]
 
 Span = float | timedelta
@@ -40,7 +43,7 @@ class Retry(Outcome):
 
     def __init__(self, reason: str = "", *, after: Span | None = None) -> None:
         super().__init__(reason)
-        self.after = after
+        self.after_us = None if after is None else _wait_of(after)
 
 
 class Snooze(Outcome):
@@ -48,4 +51,13 @@ class Snooze(Outcome):
 
     def __init__(self, after: Span, reason: str = "") -> None:
         super().__init__(reason)
-        self.after = after
+        self.after_us = _wait_of(after)
+
+
+def _wait_of(after: Span) -> int:
+    """Refused here, where the traceback leads to who said it, and not when the run is reported."""
+    us = us_of(after)
+    if not 0 <= us <= SPAN_US_MAX:
+        why = f"A wait is from 0 seconds to 100 years, not {after}"
+        raise BadOption(why, option="after", value=str(after))
+    return us

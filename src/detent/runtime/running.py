@@ -17,14 +17,15 @@ import msgspec
 
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
+from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge
-from detent.runtime.context import Context
+from detent.runtime.context import Context, Heard
 from detent.runtime.ending import Raised, ending
 from detent.runtime.signature import Signature
-from detent.stores.api import Line, Stored, key_of
+from detent.stores.api import Line, Note, Stored, key_of
 
 __all__ = ["Moment", "Runner"]
 
@@ -73,12 +74,11 @@ class Runner:
             returned = await self._returned(stored, ctx)
         finally:
             watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+            await asyncio.wait([watch])
         self._at(Moment.BEFORE_REPORT)
-        await self._bridge.reach(self._carry_note(stored, ctx))
+        await self._bridge.reach(self._note(stored, ctx.heard.note))
         now = self._engine.store.now()
-        change = ending(stored, returned, self._by, ctx.heard.take_lines(), now)
+        change = ending(stored, returned, self._by, tuple(ctx.heard.lines), now)
         answer = await self._bridge.reach(self._report(stored, change))
         self._at(Moment.AFTER_COMMIT)
         return answer
@@ -92,6 +92,12 @@ class Runner:
             if inspect.iscoroutinefunction(signature.function):
                 return await signature.function(*args, **bound.kwargs)
             return await asyncio.to_thread(_called, signature.function, args, bound.kwargs)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not we were called off: the handler let somebody else's end escape.
+            return Raised(error)
         except (Exception, SystemExit) as error:
             return Raised(error)
 
@@ -110,17 +116,21 @@ class Runner:
     async def _watch(self, stored: Stored, ctx: Context) -> None:
         while True:
             await asyncio.sleep(WATCH_S)
-            ctx.heard.is_cancelled = await self._bridge.reach(self._looked(stored, ctx))
+            # A store that is away for a while is no reason to end a run: what was said is kept.
+            with suppress(StoreError):
+                ctx.heard.is_cancelled = await self._bridge.reach(self._looked(stored, ctx.heard))
 
-    async def _looked(self, stored: Stored, ctx: Context) -> bool:
+    async def _looked(self, stored: Stored, heard: Heard) -> bool:
         """Carry what was said to the store, and see whether the run should stop."""
-        await self._carry_note(stored, ctx)
-        await self._keep(stored, ctx.heard.take_lines())
+        note, lines = heard.note, tuple(heard.lines)
+        await self._note(stored, note)
+        await self._keep(stored, lines)
+        heard.forget(len(lines), note)
         return await self._is_over(stored)
 
-    async def _carry_note(self, stored: Stored, ctx: Context) -> None:
+    async def _note(self, stored: Stored, note: Note | None) -> None:
         store, job = self._engine.store, stored.job
-        if (note := ctx.heard.take_note()) and job.lease:
+        if note is not None and job.lease is not None:
             await store.note([(key_of(job), job.lease, note)], now=store.now())
 
     async def _keep(self, stored: Stored, lines: Sequence[Line]) -> None:

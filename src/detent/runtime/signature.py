@@ -67,6 +67,8 @@ class Signature:
         """The call that a payload stands for, without the context."""
         try:
             found = _PAYLOADS.decode(payload)
+        except RecursionError:
+            raise self._misfit("it is nested too deeply", "") from None
         except msgspec.DecodeError as error:
             raise self._misfit(str(error), "") from None
         if isinstance(found, list):

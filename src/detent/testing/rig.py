@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from detent.app.asking import Call
 from detent.app.connection import Connection
@@ -22,6 +22,7 @@ from detent.testing.clock import VirtualClock
 
 __all__ = ["Crashed", "Rig"]
 
+R = TypeVar("R")
 RUNS_MAX = 10_000
 """After so many runs a drain that moves the clock gives up: something comes back for ever."""
 _ALL = Page(100_000)
@@ -81,6 +82,12 @@ class Rig:
                 return ran
             self.clock.advance_to(next_at)
         raise AssertionError(f"{RUNS_MAX} jobs were run and there is no end: does one snooze?")
+
+    def run(self, call: Call[R]) -> R:
+        """Enqueue one job, run everything that is due, and answer its result or raise its error."""
+        handle = self.app.bridge.run(self.app.start(call))
+        self.drain()
+        return handle.result(timeout=0)
 
     def enqueued(self) -> list[Stored]:
         """Every job there is, oldest first, with its record and what it is about."""

@@ -9,8 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from detent.stores.api import LimitKind
+from detent import stores
+from detent.lifecycle import job as j
+from detent.stores.api import LimitKind, key_of
 from detent.stores.postgres.connection import Connection
+from tests.contract.making import WORKER
 from tests.contract.world import HOUR, World
 from tests.postgres.running import in_world
 from tests.postgres.server import databases
@@ -64,5 +67,50 @@ def test_turns_and_limits_stay_free_when_nothing_could_be_taken(url: str) -> Non
             claimed = await world.wish()
             assert (claimed.jobs, claimed.retry_at) == ((), None)
         assert await world.claim_ids(1) == [job.id]
+
+    in_world(url, use)
+
+
+# --- the same claim twice -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_claim_made_again_while_the_first_is_still_under_way_takes_nothing_twice(
+    url: str, limited: bool
+) -> None:
+    """A connection is cut, and the server goes on with what it was asked: it notices later."""
+
+    async def use(world: World) -> None:
+        for _ in range(6):
+            await world.push()
+        if limited:
+            await world.limit("default", concurrency=100)
+        await world.alive("w1")
+        want = world.make.want(2)
+        async with stores.open(url, clock=world.clock) as second:
+            with psycopg.connect(url) as theirs:
+                theirs.execute("UPDATE detent.workers SET alive_until = alive_until + 1")
+                calls = [
+                    asyncio.ensure_future(store.step([], now=world.now, want=want))
+                    for store in (world.store, second)
+                ]
+                await asyncio.sleep(0.3)
+            one, two = [(await call).claimed.jobs for call in calls]
+        assert key_of(one[0].job) == key_of(two[0].job)
+        assert len(one) == len(two) == len(await world.store.held_by("w1", 10)) == 2
+
+    in_world(url, use)
+
+
+def test_a_unit_that_hands_out_a_lease_twice_is_refused_alone(url: str) -> None:
+    async def use(world: World) -> None:
+        jobs = [await world.push() for _ in range(3)]
+        await world.alive("w1")
+        units = [
+            world.make.doing(job, j.Claim(lease, "w1"), WORKER, lease=j.Lease(world.now + HOUR))
+            for job, lease in zip(jobs, "aab", strict=True)
+        ]
+        outcomes = await world.commit(*units)
+        assert [type(one).__name__ for one in outcomes] == ["Committed", "Rejected", "Committed"]
 
     in_world(url, use)

@@ -14,7 +14,7 @@ from detent.stores.legal import is_storable
 from detent.stores.postgres import arrays
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
-from detent.stores.postgres.faults import UNFIT, is_clash
+from detent.stores.postgres.faults import UNFIT, is_clash, is_held_twice
 from detent.stores.postgres.judging import Head, Judge, lock
 from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
@@ -130,7 +130,8 @@ class _Writing:
             async with self._connection.savepoint():
                 await self._write([_Change(unit, self._judge, self._now) for unit in units])
         except UNFIT as why:
-            if is_clash(why):
+            # A unit names its leases itself; only a claim finds what it had taken before.
+            if is_clash(why) and not is_held_twice(why):
                 raise
             self._judge.flows = before
             if len(units) == 1:

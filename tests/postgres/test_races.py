@@ -12,6 +12,7 @@ import pytest
 from detent import stores
 from detent.lifecycle import job as j
 from detent.stores.api import LimitKind, key_of
+from detent.stores.postgres import address, connection, granting
 from detent.stores.postgres.connection import Connection
 from tests.contract.making import WORKER
 from tests.contract.world import HOUR, World
@@ -112,5 +113,43 @@ def test_a_unit_that_hands_out_a_lease_twice_is_refused_alone(url: str) -> None:
         ]
         outcomes = await world.commit(*units)
         assert [type(one).__name__ for one in outcomes] == ["Committed", "Rejected", "Committed"]
+
+    in_world(url, use)
+
+
+# --- who is stopped in the middle -----------------------------------------------------------------
+
+
+def test_a_claimer_that_is_stopped_inside_its_transaction_holds_up_nobody_for_long(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection._SETTINGS, "idle_in_transaction_session_timeout", "500")  # noqa: SLF001
+
+    async def use(world: World) -> None:
+        job = await world.push()
+        await world.limit("default", concurrency=1)
+        stopped = await connection.open_connection(address.read(url))
+        await stopped.run("begin")
+        await granting.lock(stopped, world.make.want())
+        assert await world.claim_ids(1) == [job.id]
+        stopped.drop()
+
+    in_world(url, use)
+
+
+def test_a_call_whose_transaction_was_ended_for_its_silence_is_made_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection._SETTINGS, "idle_in_transaction_session_timeout", "200")  # noqa: SLF001
+
+    async def use(world: World) -> None:
+        job = await world.push()
+        await world.limit("default", concurrency=1)
+        held = Held(monkeypatch, "limits_locked")
+        claiming = asyncio.ensure_future(world.claim_ids(1))
+        await held.is_there.wait()
+        await asyncio.sleep(0.5)
+        held.may_go.set()
+        assert await claiming == [job.id]
 
     in_world(url, use)

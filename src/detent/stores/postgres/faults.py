@@ -43,6 +43,8 @@ _LOST: Final = (
     pg.AdminShutdownError,
     pg.CrashShutdownError,
     pg.CannotConnectNowError,
+    # We were silent for too long inside a transaction, which is rolled back.
+    pg.IdleInTransactionSessionTimeoutError,
     pg.TooManyConnectionsError,
     pg.ReadOnlySQLTransactionError,
 )

@@ -10,8 +10,10 @@ import psycopg
 import pytest
 
 from detent import stores
+from detent.errors import StoreBusy
 from detent.lifecycle import job as j
-from detent.stores.api import LimitKind, key_of
+from detent.stores.api import Committed, Idempotency, LimitKind, Unique, key_of
+from detent.stores.inside import enqueue
 from detent.stores.postgres import address, connection, granting
 from detent.stores.postgres.connection import Connection
 from tests.contract.making import WORKER
@@ -151,5 +153,44 @@ def test_a_call_whose_transaction_was_ended_for_its_silence_is_made_again(
         await asyncio.sleep(0.5)
         held.may_go.set()
         assert await claiming == [job.id]
+
+    in_world(url, use)
+
+
+# --- neighbours in one step -----------------------------------------------------------------------
+
+
+def test_a_key_that_somebody_holds_stops_only_the_unit_that_wants_it(url: str) -> None:
+    async def use(world: World) -> None:
+        def wanting() -> Any:
+            return world.make.pushed(idempotency=Idempotency("k", "d", world.now + HOUR))
+
+        with psycopg.connect(url) as theirs:
+            assert enqueue(theirs, wanting(), world.now, clock=world.clock) == Committed()
+            mine, innocent = wanting(), world.make.pushed()
+            with pytest.raises(StoreBusy) as told:
+                await world.commit(mine, innocent)
+            assert told.value.fields["blocked"] == (mine.command_id,)
+            theirs.rollback()
+        assert await world.store.get([key_of(innocent.new[0].job)]) != [None]
+        await world.must(mine)
+
+    in_world(url, use)
+
+
+def test_who_cannot_claim_now_still_hears_that_its_units_are_committed(url: str) -> None:
+    async def use(world: World) -> None:
+        await world.limit("default", concurrency=5)
+        await world.alive("w1")
+        want, unit = world.make.want(), world.make.pushed()
+        other = await connection.open_connection(address.read(url))
+        async with other.transaction():
+            await granting.lock(other, want)
+            unit_and_claim = [unit, world.make.pushed(unique=Unique("f", ("available",)))]
+            stepped = await world.store.step(unit_and_claim, now=world.now, want=want)
+        await other.close()
+        assert stepped.outcomes == (Committed(), Committed())
+        assert stepped.claimed.jobs == ()
+        assert len(await world.claim(5)) == 2
 
     in_world(url, use)

@@ -12,10 +12,12 @@ import pytest
 from detent import stores
 from detent.errors import StoreBusy
 from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
 from detent.stores.api import Committed, Idempotency, LimitKind, Unique, key_of
 from detent.stores.inside import enqueue
 from detent.stores.postgres import address, connection, granting
 from detent.stores.postgres.connection import Connection
+from tests.contract.flowing import chain, command
 from tests.contract.making import WORKER
 from tests.contract.world import HOUR, World
 from tests.postgres.running import in_world
@@ -192,5 +194,39 @@ def test_who_cannot_claim_now_still_hears_that_its_units_are_committed(url: str)
         assert stepped.outcomes == (Committed(), Committed())
         assert stepped.claimed.jobs == ()
         assert len(await world.claim(5)) == 2
+
+    in_world(url, use)
+
+
+# --- steps that open and close --------------------------------------------------------------------
+
+
+async def _resumed(world: World, held: Held, other: World) -> None:
+    """The workflow goes on while a claim stands between two of its statements."""
+    claiming = asyncio.ensure_future(world.claim_ids(2))
+    await held.is_there.wait()
+    resuming = asyncio.ensure_future(command(other, w.Resume()))
+    await asyncio.wait([resuming], timeout=0.5)
+    await other.alive("w2")
+    await other.store.step([], now=world.now, want=world.make.want(tenant="t2", holder="w2"))
+    held.may_go.set()
+    await asyncio.gather(claiming, resuming)
+
+
+@pytest.mark.parametrize("statement", ["flipped", "shut"])
+def test_a_workflow_that_goes_on_while_somebody_claims_is_not_forgotten(
+    url: str, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    async def use(world: World) -> None:
+        await chain(world, "a", jobs=2, draft=statement == "flipped")
+        if statement == "flipped":
+            await command(world, w.Open())
+        await command(world, w.Pause())
+        async with stores.open(url, clock=world.clock) as second:
+            other = World(second, world.clock)
+            other.make = world.make
+            await _resumed(world, Held(monkeypatch, statement), other)
+        held = [stored.job.id for stored in await world.store.held_by("w1", 10)]
+        assert sorted([*held, *await world.claim_ids(2)]) == ["a1", "a2"]
 
     in_world(url, use)

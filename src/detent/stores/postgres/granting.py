@@ -68,11 +68,17 @@ async def lock(connection: Connection, want: Want) -> None:
     await connection.fetch("claim_lock", key=int.from_bytes(name, signed=True))
 
 
-async def let_in(connection: Connection) -> bool:
-    """Jobs of steps that opened become claimable, the best first; whether more are left."""
+async def let_in(connection: Connection, of_tenant: str) -> bool:
+    """Jobs of steps that opened become claimable, the best first; whether more are left.
+
+    Only of one's own tenant, whose claims wait for each other: what one of them puts away because
+    its step was closed, the next one finds. The workflows are locked before they are read, or an
+    opening in between would be taken for what was let in already.
+    """
     left = FLIPS_MAX
-    rows = await connection.fetch("flipping", most=FLIPS_MAX)
-    found = await read_flows(connection, {(tenant, workflow) for tenant, _, workflow in rows})
+    rows = await connection.fetch("flipping", tenant=of_tenant, most=FLIPS_MAX)
+    keys = {(tenant, workflow) for tenant, _, workflow in rows}
+    found = await read_flows(connection, keys, lock=True)
     for tenant, step, workflow in rows:
         flow = found[tenant, workflow]
         is_open = w.is_claimable(flow.workflow, flow.steps[step])
@@ -94,7 +100,7 @@ async def grant(connection: Connection, want: Want, now: int) -> Claimed:
     again = await claimed_before(connection, want)
     if again:
         return Claimed(again)
-    await let_in(connection)
+    await let_in(connection, want.tenant)
     return await _Grant(connection, want, now, alive).granted()
 
 

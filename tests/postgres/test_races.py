@@ -18,7 +18,7 @@ from detent.stores.inside import enqueue
 from detent.stores.postgres import address, connection, granting
 from detent.stores.postgres.connection import Connection
 from tests.contract.flowing import chain, command
-from tests.contract.making import WORKER
+from tests.contract.making import USER, WORKER
 from tests.contract.world import HOUR, World
 from tests.postgres.running import in_world
 from tests.postgres.server import databases
@@ -228,5 +228,28 @@ def test_a_workflow_that_goes_on_while_somebody_claims_is_not_forgotten(
             await _resumed(world, Held(monkeypatch, statement), other)
         held = [stored.job.id for stored in await world.store.held_by("w1", 10)]
         assert sorted([*held, *await world.claim_ids(2)]) == ["a1", "a2"]
+
+    in_world(url, use)
+
+
+# --- restore --------------------------------------------------------------------------------------
+
+
+def test_events_that_nobody_had_put_in_order_before_a_restore_come_first(url: str) -> None:
+    """The server that they came from had counted further than this one."""
+
+    async def use(world: World) -> None:
+        job = await world.push()
+        with psycopg.connect(url) as theirs:
+            theirs.execute("ALTER TABLE detent.events DISABLE TRIGGER events_never_change")
+            theirs.execute("UPDATE detent.events SET xid = '900000000000'")
+            theirs.execute("ALTER TABLE detent.events ENABLE TRIGGER events_never_change")
+        await world.do(job, j.Cancel(), USER)
+        other = await world.push()
+        for _ in range(2):
+            fed = [(one.event.record, one.event.version) for one in await world.store.feed()]
+            assert fed == [(job.id, 1), (job.id, 2), (other.id, 1)]
+        await world.push()
+        assert len(await world.store.feed()) == 4
 
     in_world(url, use)

@@ -13,7 +13,7 @@ from detent import stores
 from detent.errors import StoreBusy
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Committed, Idempotency, LimitKind, Unique, key_of
+from detent.stores.api import Committed, Idempotency, LimitKind, Retention, Unique, key_of
 from detent.stores.inside import enqueue
 from detent.stores.postgres import address, connection, granting
 from detent.stores.postgres.connection import Connection
@@ -251,5 +251,34 @@ def test_events_that_nobody_had_put_in_order_before_a_restore_come_first(url: st
             assert fed == [(job.id, 1), (job.id, 2), (other.id, 1)]
         await world.push()
         assert len(await world.store.feed()) == 4
+
+    in_world(url, use)
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_retention_leaves_jobs_to_which_something_happened_while_it_looked(url: str) -> None:
+    async def use(world: World) -> None:
+        units = [world.make.pushed() for _ in range(1_000)]
+        await world.must(*units)
+        units = [world.make.doing(unit.new[0].job, j.Cancel(), USER) for unit in units]
+        await world.must(*units)
+        while await world.store.seal():
+            pass
+        world.clock.move(HOUR)
+        rules = [Retention("cancelled", world.now)]
+        said = [world.make.doing(one.moves[0].job, j.Annotate("d"), USER) for one in units]
+        async with stores.open(url, clock=world.clock) as other:
+            pruning = asyncio.ensure_future(other.prune(rules, now=world.now))
+            heard = []
+            while not pruning.done() and said:
+                unit = said.pop()
+                if await world.commit(unit) == [Committed()]:
+                    heard.append(key_of(unit.moves[0].job))
+            assert heard
+            await pruning
+        assert None not in await world.store.get(heard)
 
     in_world(url, use)

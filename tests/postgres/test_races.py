@@ -13,9 +13,9 @@ from detent import stores
 from detent.errors import StoreBusy
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Committed, Idempotency, LimitKind, Retention, Unique, key_of
+from detent.stores.api import Committed, Idempotency, LimitKind, Line, Retention, Unique, key_of
 from detent.stores.inside import enqueue
-from detent.stores.postgres import address, connection, granting
+from detent.stores.postgres import address, connection, granting, writing
 from detent.stores.postgres.connection import Connection
 from tests.contract.flowing import chain, command
 from tests.contract.making import USER, WORKER
@@ -99,7 +99,7 @@ def test_a_claim_made_again_while_the_first_is_still_under_way_takes_nothing_twi
                     asyncio.ensure_future(store.step([], now=world.now, want=want))
                     for store in (world.store, second)
                 ]
-                await asyncio.sleep(0.3)
+                await asyncio.wait(calls, timeout=0.3)
             one, two = [(await call).claimed.jobs for call in calls]
         assert key_of(one[0].job) == key_of(two[0].job)
         assert len(one) == len(two) == len(await world.store.held_by("w1", 10)) == 2
@@ -152,7 +152,7 @@ def test_a_call_whose_transaction_was_ended_for_its_silence_is_made_again(
         held = Held(monkeypatch, "limits_locked")
         claiming = asyncio.ensure_future(world.claim_ids(1))
         await held.is_there.wait()
-        await asyncio.sleep(0.5)
+        await asyncio.wait([claiming], timeout=0.5)
         held.may_go.set()
         assert await claiming == [job.id]
 
@@ -280,5 +280,37 @@ def test_retention_leaves_jobs_to_which_something_happened_while_it_looked(url: 
             assert heard
             await pruning
         assert None not in await world.store.get(heard)
+
+    in_world(url, use)
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+def test_lines_sent_again_while_the_first_attempt_is_still_under_way_are_appended_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(world: World) -> None:
+        key = key_of(await world.push())
+        appending = writing.Appending([(key, Line(1, "x"))])
+        first = await connection.open_connection(address.read(url))
+        second = await connection.open_connection(address.read(url))
+        run = first.run
+
+        async def cut(statement: str) -> None:
+            if statement == "commit":
+                raise ConnectionResetError
+            await run(statement)
+
+        monkeypatch.setattr(first, "run", cut)
+        with pytest.raises(ConnectionResetError):
+            await appending.run(first)
+        again = asyncio.ensure_future(appending.run(second))
+        await asyncio.wait([again], timeout=0.3)
+        await run("commit")
+        assert await again == [1]
+        assert [one.cursor for one in await world.store.logs(key)] == [1]
+        await first.close()
+        await second.close()
 
     in_world(url, use)

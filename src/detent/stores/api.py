@@ -162,7 +162,7 @@ class WriteStore(Protocol):
         ...
 
     async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:
-        """Set and lift limits; claims see it at once."""
+        """Set and lift limits; every claim that begins afterwards sees it."""
         ...
 
     async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:

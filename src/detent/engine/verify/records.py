@@ -124,9 +124,13 @@ def _judged(life: Life) -> Finding | None:
 
 
 def _out_of_order(key: Key, past: Sequence[Fed]) -> Finding | None:
-    """Later versions stand later in the feed; a position of 0 is still to come."""
-    last = 0
+    """Later versions stand later in the feed; a position of 0 is to come, as all after it."""
+    last, missing = 0, None
     for fed in past:
+        if fed.pos and missing is not None:
+            why = f"it is not in the feed, where the version after it stands at {fed.pos}"
+            return Finding(Check.FEED, why, key, missing.event.version)
+        missing = None if fed.pos else missing or fed
         if fed.pos and fed.pos <= last:
             why = f"it stands in the feed at {fed.pos}, before the version that it follows"
             return Finding(Check.FEED, why, key, fed.event.version, fed.pos)

@@ -18,6 +18,8 @@ ANSWER_S: Final = 30.0
 """How long one statement may take before it is called off."""
 LOCK_MS: Final = 2_000
 """How long a step waits for what somebody else has locked."""
+IDLE_MS: Final = 10_000
+"""How long the server waits for the next statement of a transaction before it ends it."""
 _STATEMENTS: Final = 200
 _SETTINGS: Final = {
     "application_name": "detent",
@@ -26,6 +28,8 @@ _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     # Nobody's open transaction holds up a whole step for longer than this.
     "lock_timeout": str(LOCK_MS),
+    # Whoever is stopped or cut off in the middle does not keep what it has locked for ever.
+    "idle_in_transaction_session_timeout": str(IDLE_MS),
     # Compiling a statement takes longer than all of our executions of it.
     "jit": "off",
 }

@@ -17,7 +17,7 @@ from detent.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["FAULTS", "UNFIT", "is_clash", "is_lost", "translated"]
+__all__ = ["FAULTS", "UNFIT", "is_clash", "is_held_twice", "is_lost", "translated"]
 
 FAULTS: Final = (
     asyncpg.PostgresError,
@@ -43,12 +43,14 @@ _LOST: Final = (
     pg.AdminShutdownError,
     pg.CrashShutdownError,
     pg.CannotConnectNowError,
+    # We were silent for too long inside a transaction, which is rolled back.
+    pg.IdleInTransactionSessionTimeoutError,
     pg.TooManyConnectionsError,
     pg.ReadOnlySQLTransactionError,
 )
 _CLASH: Final = (pg.DeadlockDetectedError, pg.SerializationError)
 _RACES: Final = frozenset(
-    {"jobs_pkey", "bodies_pkey", "idempotency_pkey", "workflows_pkey", "steps_pkey"}
+    {"jobs_pkey", "bodies_pkey", "idempotency_pkey", "workflows_pkey", "steps_pkey", "jobs_holding"}
 )
 _REFUSED: Final = (
     pg.InvalidAuthorizationSpecificationError,
@@ -81,6 +83,12 @@ def is_clash(error: BaseException) -> bool:
     if isinstance(error, pg.UniqueViolationError):
         return error.constraint_name in _RACES
     return isinstance(error, _CLASH)
+
+
+def is_held_twice(error: BaseException) -> bool:
+    """Whether its holder has that lease already: for another job, or from the same wish."""
+    is_unique = isinstance(error, pg.UniqueViolationError)
+    return is_unique and getattr(error, "constraint_name", None) == "jobs_holding"
 
 
 def translated(error: BaseException) -> StoreError:

@@ -68,11 +68,17 @@ async def lock(connection: Connection, want: Want) -> None:
     await connection.fetch("claim_lock", key=int.from_bytes(name, signed=True))
 
 
-async def let_in(connection: Connection) -> bool:
-    """Jobs of steps that opened become claimable, the best first; whether more are left."""
+async def let_in(connection: Connection, of_tenant: str) -> bool:
+    """Jobs of steps that opened become claimable, the best first; whether more are left.
+
+    Only of one's own tenant, whose claims wait for each other: what one of them puts away because
+    its step was closed, the next one finds. The workflows are locked before they are read, or an
+    opening in between would be taken for what was let in already.
+    """
     left = FLIPS_MAX
-    rows = await connection.fetch("flipping", most=FLIPS_MAX)
-    found = await read_flows(connection, {(tenant, workflow) for tenant, _, workflow in rows})
+    rows = await connection.fetch("flipping", tenant=of_tenant, most=FLIPS_MAX)
+    keys = {(tenant, workflow) for tenant, _, workflow in rows}
+    found = await read_flows(connection, keys, lock=True)
     for tenant, step, workflow in rows:
         flow = found[tenant, workflow]
         is_open = w.is_claimable(flow.workflow, flow.steps[step])
@@ -94,7 +100,7 @@ async def grant(connection: Connection, want: Want, now: int) -> Claimed:
     again = await claimed_before(connection, want)
     if again:
         return Claimed(again)
-    await let_in(connection)
+    await let_in(connection, want.tenant)
     return await _Grant(connection, want, now, alive).granted()
 
 
@@ -113,6 +119,7 @@ class _Grant:
         self._last: dict[int, _Head] = {}
         self._flows = Flows({})
         self._shut: list[str] = []
+        self._passed: set[str] = set()
         self._taken: list[Stored] = []
         self._moved: list[tuple[j.Job, Move]] = []
 
@@ -124,9 +131,16 @@ class _Grant:
         await self._turns.ask(self._connection, lanes)
         for _ in range(_ROUNDS):
             missing = len(want.leases) - len(self._taken)
+            before = self._quotas.copied(), self._turns.copied()
             chosen = await self._chosen(missing) if missing else []
-            if not chosen or await self._take(chosen) == len(chosen):
+            taken = await self._take(chosen) if chosen else []
+            if len(taken) == len(chosen):
                 break
+            # Only what starts is counted, and what somebody else has in hand is not asked again.
+            self._quotas, self._turns = before
+            for number in taken:
+                self._quotas.spend(self._open[number].lane)
+                self._turns.serve(self._open[number].lane)
         await self._write()
         is_short = len(self._taken) < len(want.leases)
         return Claimed(tuple(self._taken), retry_at=self._quotas.free_at if is_short else None)
@@ -198,6 +212,8 @@ class _Grant:
             if not self._heads[number] and not await self._refill(number):
                 return None
             head = self._last[number] = self._heads[number].popleft()
+            if head.id in self._passed:
+                continue
             if head.workflow is None or not self._is_shut(head):
                 turn = self._turns.of(self._open[number].lane)
                 return _Walk(turn, -head.priority, head.place, head.id, number)
@@ -227,20 +243,26 @@ class _Grant:
 
     # --- taking ---------------------------------------------------------------------------------
 
-    async def _take(self, chosen: Sequence[tuple[str, int]]) -> int:
-        """Lock what was chosen, as far as nobody else has it, and decide about each."""
+    async def _take(self, chosen: Sequence[tuple[str, int]]) -> list[int]:
+        """Lock what was chosen, as far as nobody else has it, and decide about each.
+
+        The lanes of those that were taken.
+        """
         tenant = self._want.tenant
         rows = await self._connection.fetch("picked", tenant=tenant, ids=[one for one, _ in chosen])
         ids = [id_ for (id_,) in rows]
         told = arrays.columns(("tenants", "ids"), [(tenant, one) for one in ids])
         stored = [stored_of(row) for row in await self._connection.fetch("stored", **told)]
         found = {one.job.id: one for one in stored}
+        taken = []
         for id_, number in chosen:
-            if id_ in found:
-                self._decide(found[id_], self._open[number].gate)
-        return len(ids)
+            if id_ in found and self._decide(found[id_], self._open[number].gate):
+                taken.append(number)
+            else:
+                self._passed.add(id_)
+        return taken
 
-    def _decide(self, stored: Stored, gate: Gate) -> None:
+    def _decide(self, stored: Stored, gate: Gate) -> bool:
         want, job = self._want, stored.job
         if job.workflow is not None and job.step is not None:
             flow = self._flows.get((job.tenant, job.workflow))
@@ -249,10 +271,12 @@ class _Grant:
         ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=gate)
         command = command_of(want, want.leases[len(self._taken)])
         answer = j.decide(job, command, self._now, ctx)
-        if isinstance(answer, j.Accepted):
-            wake_at = j.next_wake(answer.job, self._now)
-            self._moved.append((job, Move(job.version, answer.job, answer.events, wake_at)))
-            self._taken.append(msgspec.structs.replace(stored, job=answer.job, wake_at=wake_at))
+        if not isinstance(answer, j.Accepted):
+            return False
+        wake_at = j.next_wake(answer.job, self._now)
+        self._moved.append((job, Move(job.version, answer.job, answer.events, wake_at)))
+        self._taken.append(msgspec.structs.replace(stored, job=answer.job, wake_at=wake_at))
+        return True
 
     # --- writing --------------------------------------------------------------------------------
 

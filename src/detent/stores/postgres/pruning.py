@@ -25,7 +25,11 @@ async def prune(connection: Connection, rules: Sequence[Retention], now: int, li
         for rule in rules:
             rows = await connection.fetch("over", **asdict(rule), sealed=sealed, most=limit)
             found.update((ended_at, tenant, id_) for ended_at, tenant, id_ in rows)
-        gone = [(tenant, id_) for _, tenant, id_ in sorted(found)[:limit]]
+        keys = [(tenant, id_) for _, tenant, id_ in sorted(found)[:limit]]
+        # Something may have happened to one before it was locked; what happened is seen only now.
+        told = columns(("tenants", "ids"), keys)
+        rows = await connection.fetch("still_over", **told, sealed=sealed) if keys else []
+        gone = [(tenant, id_) for tenant, id_ in rows]
         await _forget_jobs(connection, gone)
         await _forget_workflows(connection, rules, sealed, limit)
         await connection.fetch("forget_promises", now=now, most=limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 
 from detent.stores import limits
 from detent.stores.api import Fair, LimitKind, Want
@@ -40,6 +41,13 @@ class Quotas:
         for kind, name, *numbers in rows:
             limit, used = Limit(*numbers[:4]), Used(*numbers[4:])
             self._met[kind, name] = (limit, used, held.get((kind, name), 0))
+
+    def copied(self) -> Quotas:
+        """The same room, before whatever comes next."""
+        one = copy(self)
+        mine = {"_met": dict(self._met), "_spent": set(self._spent)}
+        vars(one).update(mine, _kept_back=list(self._kept_back))
+        return one
 
     def has_room(self, lane: Lane) -> bool:
         """Whether one more job of this lane may start."""
@@ -110,6 +118,12 @@ class Turns:
         self._turns = {row[0]: row[1] for row in rows}
         row = await connection.fetch_row("served_latest")
         self._latest = 0 if row is None else row[0]
+
+    def copied(self) -> Turns:
+        """The same turns, before whatever comes next."""
+        one = copy(self)
+        vars(one).update(_turns=dict(self._turns), _served=set(self._served))
+        return one
 
     def of(self, lane: Lane) -> int:
         """When the queue or key of this lane was served last; 0 for never."""

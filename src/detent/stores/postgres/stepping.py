@@ -61,7 +61,10 @@ class Step:
             pass
         except LockNotAvailableError:
             return await self._one_by_one(connection)
-        return await self._carefully(connection)
+        try:
+            return await self._carefully(connection)
+        except LockNotAvailableError:
+            return await self._one_by_one(connection)
 
     # --- claims ---------------------------------------------------------------------------------
 
@@ -119,13 +122,20 @@ class Step:
         for unit in self._batch.units:
             try:
                 async with connection.transaction():
+                    if self._batch.keyed:
+                        await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
                     outcomes += await self._judged(connection, [unit])
             except LockNotAvailableError:
                 blocked.append(unit.command_id)
         if blocked:
             why = f"Somebody's open transaction holds what {len(blocked)} units of this step need"
             raise StoreBusy(f"{why}; all others are committed", blocked=tuple(blocked))
-        return Stepped(tuple(outcomes), await self._claim(connection))
+        try:
+            claimed = await self._claim(connection)
+        except LockNotAvailableError:
+            # Its units are committed, which must be heard; whoever gets nothing comes again.
+            claimed = Claimed()
+        return Stepped(tuple(outcomes), claimed)
 
     async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
         outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)

@@ -14,7 +14,7 @@ from detent.stores.legal import is_storable
 from detent.stores.postgres import arrays
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
-from detent.stores.postgres.faults import UNFIT, is_clash
+from detent.stores.postgres.faults import UNFIT, is_clash, is_held_twice
 from detent.stores.postgres.judging import Head, Judge, lock
 from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
@@ -62,15 +62,27 @@ class Appending:
 
     async def run(self, connection: Connection) -> list[int]:
         """The cursors of the lines."""
-        if self._xid is not None:
-            row = await connection.fetch_row("xact_status", xid=self._xid)
-            if row is not None and row[0] == "committed":
-                return self._cursors
+        status = await self._status(connection)
+        if status == "committed":
+            return self._cursors
         async with connection.transaction():
-            self._cursors = await append(connection, self._lines)
+            if status == "in progress":
+                await connection.run("savepoint")
+            cursors = await append(connection, self._lines)
+            # If the first attempt was still under way, these lines have waited for its end.
+            if status == "in progress" and await self._status(connection) == "committed":
+                await connection.run("undo")
+                return self._cursors
             row = await connection.fetch_row("xact_id")
-            self._xid = None if row is None else row[0]
+            self._cursors, self._xid = cursors, None if row is None else row[0]
         return self._cursors
+
+    async def _status(self, connection: Connection) -> str | None:
+        """What became of the attempt before this one, if there was any."""
+        if self._xid is None:
+            return None
+        row = await connection.fetch_row("xact_status", xid=self._xid)
+        return None if row is None else row[0]
 
 
 class _Change:
@@ -130,7 +142,8 @@ class _Writing:
             async with self._connection.savepoint():
                 await self._write([_Change(unit, self._judge, self._now) for unit in units])
         except UNFIT as why:
-            if is_clash(why):
+            # A unit names its leases itself; only a claim finds what it had taken before.
+            if is_clash(why) and not is_held_twice(why):
                 raise
             self._judge.flows = before
             if len(units) == 1:

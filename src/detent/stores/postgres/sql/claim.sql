@@ -12,7 +12,7 @@ alive AS MATERIALIZED (
     -- care: by questions, not by this statement.
     SELECT $wire::boolean OR EXISTS (SELECT FROM alive) AS claims,
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
-        EXISTS (SELECT FROM detent.steps WHERE flips) AS is_flipping
+        EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
     -- The inner query is kept apart, or the tenant would be looked up in an index of all its jobs.
     SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
@@ -206,7 +206,7 @@ UPDATE detent.jobs SET gated = true
 WHERE tenant = $tenant AND id = ANY ($ids::text[]) AND state = 'available'
 
 -- name: flipping
-SELECT tenant, id, workflow FROM detent.steps WHERE flips LIMIT $most::bigint
+SELECT tenant, id, workflow FROM detent.steps WHERE flips AND tenant = $tenant LIMIT $most::bigint
 
 -- name: flip
 UPDATE detent.jobs AS j SET gated = false

@@ -12,7 +12,8 @@ BEGIN;
 SET LOCAL enable_seqscan = off;
 SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL jit = off;
-SET LOCAL lock_timeout = 2000
+SET LOCAL lock_timeout = 2000;
+SET LOCAL idle_in_transaction_session_timeout = 10000
 
 -- name: commit
 COMMIT

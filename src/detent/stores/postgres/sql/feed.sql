@@ -2,6 +2,14 @@
 -- now and was not in the snapshot of the stretch before: its transaction began later, or was still
 -- open then. So nothing that commits late is skipped, and nobody's open transaction holds it up.
 
+-- part: foreign
+-- What can be seen was written by a transaction that had begun; an event of one that is still to come
+-- was brought here by a restore from a server that had counted further.
+EXISTS (
+    SELECT FROM detent.events AS e WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot())
+        AND e.seq > last.floor
+)
+
 -- name: sequence
 WITH last AS MATERIALIZED (
     SELECT snapshot, coalesce(target, pg_current_snapshot()) AS target,
@@ -11,6 +19,7 @@ WITH last AS MATERIALIZED (
     -- Whoever waited for the lock looks with older eyes than the one who had it.
     SELECT last.* FROM last
     WHERE pg_snapshot_xmax(pg_current_snapshot()) >= pg_snapshot_xmax(last.seen)
+        AND NOT {{foreign}}
         AND NOT EXISTS (
             SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS open (xid)
             WHERE pg_visible_in_snapshot(open.xid, last.seen)
@@ -40,13 +49,15 @@ WITH last AS MATERIALIZED (
     FROM fresh, many WHERE many.count > 0 OR s.target IS NOT NULL
 )
 SELECT (SELECT count FROM many)::bigint AS count, EXISTS (SELECT FROM fresh) AS is_fresh,
-    pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(last.seen) AS is_behind
+    pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(last.seen)
+        OR {{foreign}} AS is_behind
 FROM last
 
 -- name: sequence_restored
 WITH last AS MATERIALIZED (
-    SELECT pos FROM detent.sequencer
-    WHERE pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(snapshot) FOR UPDATE
+    SELECT pos FROM detent.sequencer AS last
+    WHERE pg_snapshot_xmax(pg_current_snapshot()) < pg_snapshot_xmax(snapshot) OR {{foreign}}
+    FOR UPDATE
 ), news AS MATERIALIZED (
     SELECT e.seq, e.tenant, e.record, e.version FROM detent.events AS e CROSS JOIN last
     WHERE NOT EXISTS (

@@ -20,6 +20,15 @@ WHERE j.state = $state AND j.ended_at IS NOT NULL AND j.ended_at < $before::bigi
 ORDER BY j.ended_at, j.tenant, j.id LIMIT $most::bigint
 FOR UPDATE OF j SKIP LOCKED
 
+-- name: still_over
+SELECT told.tenant, told.id FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+WHERE $sealed::bigint >= (
+    SELECT coalesce(f.pos, 9223372036854775807) FROM detent.events AS e
+    LEFT JOIN detent.feed AS f
+        ON f.tenant = e.tenant AND f.record = e.record AND f.version = e.version
+    WHERE e.tenant = told.tenant AND e.record = told.id ORDER BY e.version DESC LIMIT 1
+)
+
 -- name: may_forget
 SELECT set_config('detent.retention', 'on', true)
 

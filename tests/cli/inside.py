@@ -6,6 +6,7 @@ What only a process of its own can show (pipes, terminals, signals) is in the te
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,11 +62,14 @@ class Desk:
         assert (done.code, done.complained) == (0, "")
         return done.data
 
-    def do(self, work: Callable[[Engine], Awaitable[R]]) -> R:
-        """What comes of some work on an engine."""
+    def do(self, work: Callable[[Engine], Awaitable[R]], ago_us: int = 0) -> R:
+        """What comes of some work on an engine, now or as if it were done that long ago."""
+
+        def clock() -> int:
+            return time.time_ns() // 1_000 - ago_us
 
         async def done() -> R:
-            async with stores.open(self.url) as store, Engine(store) as engine:
+            async with stores.open(self.url, clock=clock) as store, Engine(store) as engine:
                 return await work(engine)
 
         return asyncio.run(done())

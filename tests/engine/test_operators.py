@@ -12,7 +12,7 @@ from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.shaping import Order, group
 from detent.engine.verbs import Rerun, RunNow
-from detent.errors import BadOption, BadPolicy
+from detent.errors import BadOption, BadPolicy, NameTooLong
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
@@ -174,6 +174,16 @@ async def test_what_a_rerun_of_many_makes_is_not_run_again(world: World, engine:
     assert done.accepted == len(done.made) == 3
     counts = {one.state: one.count for one in await world.store.counts()}
     assert counts == {"available": 3, "cancelled": 3}
+    jobs = [await push(engine, queue="once") for _ in range(2)]
+    for job in jobs:
+        await engine.operators.cancel(key_of(job), USER)
+    narrow = Filter(tenant="", queue="once", state="cancelled")
+    told: dict[str, Any] = {"dry_run": False}
+    first = await engine.bulk.apply(Rerun(once=True), narrow, USER, "again", limit=1, **told)
+    again = await engine.bulk.apply(Rerun(once=True), narrow, USER, "again", **told)
+    assert (first.accepted, again.accepted, again.unchanged) == (1, 1, 1)
+    assert set(first.made) < set(again.made)
+    chosen = Filter(tenant="", type="mail.send", queue="default")
     none = await engine.bulk.apply(Rerun(), chosen, USER, None, dry_run=True)
     assert none.refused == {"not_ended": 3, "reason_needed": 3}
 
@@ -216,3 +226,7 @@ async def test_a_limit_is_set_and_lifted_by_name(world: World, engine: Engine) -
     assert [one.what for one in switches.read(record).changes] == ["limited", "lifted"]
     with pytest.raises(BadPolicy):
         Limit(concurrency=0)
+    with pytest.raises(NameTooLong):
+        await engine.operators.set_limit(LimitKind.KEY, "", Limit(rate=1), USER)
+    with pytest.raises(NameTooLong):
+        await engine.operators.pause(GateKind.TYPE, "x" * 256, USER)

@@ -16,7 +16,15 @@ from detent import stores
 from detent.app.connection import DEFAULT_URL
 from detent.cli.bundles import Bundle
 from detent.engine.engine import Engine
-from detent.errors import BadOption, BadPolicy, BadSchedule, DetentError, SchemaBehind, StoreError
+from detent.errors import (
+    BadOption,
+    BadPolicy,
+    BadSchedule,
+    DetentError,
+    LimitError,
+    SchemaBehind,
+    StoreError,
+)
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 
@@ -25,7 +33,7 @@ __all__ = ["STORE_NAMES", "Author", "Place", "asked", "os_user", "shown_url"]
 R = TypeVar("R")
 STORE_NAMES = ["DETENT_STORE", "DETENT_URL", "DATABASE_URL"]
 """The environment variables that name the store, the first that is set counts."""
-_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule)
+_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
 """What says that the question itself was wrong, or could not be asked."""
 
 

@@ -54,7 +54,7 @@ def rerun(*, place: Place, author: Author, choice: Choice, sure: Sure, ids: Ids 
     """Make new jobs like these, which have ended and stay as they are. Needs a --reason."""
     if not author.reason:
         raise typer.BadParameter("say why they are to run again.", param_hint="'--reason'")
-    _steer(Rerun(), Wish(ids or [], place, author, choice, sure))
+    _steer(Rerun(once=not ids), Wish(ids or [], place, author, choice, sure))
 
 
 @expanded

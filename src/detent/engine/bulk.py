@@ -3,6 +3,7 @@
 A dry run decides exactly as the real one and commits nothing. The real one walks from the newest
 job to the oldest, so jobs that it makes itself (a rerun) are never met again, and one that is
 broken off can be started anew: what is done already is then unchanged, refused or no longer found.
+Only that a job was run again once already is known to the real one alone.
 """
 
 from __future__ import annotations
@@ -114,11 +115,11 @@ def _with(effects: Effects, stored: Stored, answer: j.Answer | Enqueued | Clash)
 def _word(answer: j.Answer | Enqueued | Clash) -> str:
     """What became of a job in one word."""
     match answer:
-        case j.Accepted() | Enqueued():
+        case j.Accepted() | Enqueued(is_new=True):
             return "accepted"
-        case j.Unchanged():
+        case j.Unchanged() | Enqueued():
             return "unchanged"
         case Clash(what=what):
-            return f"in_the_way_{what}"
+            return f"{what}_taken"
         case Refusal(code=code):
             return code

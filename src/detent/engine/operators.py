@@ -9,7 +9,8 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX, Change, Commands
 from detent.engine.enqueueing import Ask, Clash, Enqueued, Enqueueing, born
 from detent.engine.identity import Identity
-from detent.engine.rerunning import rerun_ask, unrepeatable
+from detent.engine.limits import need_name
+from detent.engine.rerunning import once, rerun_ask, unrepeatable
 from detent.engine.schedule import Changed
 from detent.engine.verbs import Plain, Rerun, RunNow, Verb, command_of, softened
 from detent.errors import StoreBusy, Unstorable
@@ -99,7 +100,7 @@ class Operators:
     ) -> list[j.Answer | Enqueued | Clash]:
         """The same verb to many jobs; an answer for each, in order."""
         if isinstance(verb, Rerun):
-            return list(await self._rerun(keys, by, reason))
+            return list(await self._rerun(verb, keys, by, reason))
         command = command_of(verb, self._store.now())
         changes = [Change(key, command, by, reason) for key in keys]
         answers = await self._commands.carry_out(changes)
@@ -130,7 +131,7 @@ class Operators:
         return answer
 
     async def _rerun(
-        self, keys: Sequence[Key], by: By, reason: str | None
+        self, verb: Rerun, keys: Sequence[Key], by: By, reason: str | None
     ) -> list[Enqueued | Clash | Refusal]:
         found = await self._store.get(keys)
         refusals = [unrepeatable(stored, by) for stored in found]
@@ -139,6 +140,8 @@ class Operators:
             for stored, refusal in zip(found, refusals, strict=True)
             if stored is not None and refusal is None
         ]
+        if verb.once:
+            asks = [once(ask, self._store.now()) for ask in asks]
         made = iter(await self._enqueueing.enqueue(asks, by) if asks else [])
         return [refusal if refusal is not None else next(made) for refusal in refusals]
 
@@ -148,6 +151,7 @@ class Operators:
         self, kind: GateKind, name: str, by: By, reason: str | None = None, *, tenant: str = ""
     ) -> bool:
         """Let no job of the queue or type start; running ones go on. False if it was paused."""
+        need_name(kind, name)
         return await self._turn_gate(kind, (tenant, name), True, by, reason)
 
     async def resume(
@@ -167,6 +171,7 @@ class Operators:
         tenant: str = "",
     ) -> None:
         """Bound how many jobs of the queue or key run or start; `None` lifts the limit."""
+        need_name(f"limited {kind}", name)
         what = "lifted" if limit is None else "limited"
         await self._write_down((tenant, switches.name_of_limit(kind, name)), what, by, reason)
         row = LimitRow(kind, name, limit, tenant)

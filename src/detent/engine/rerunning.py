@@ -6,6 +6,10 @@ workflow is run again on its own: its workflow has seen its end and cannot unsee
 
 from __future__ import annotations
 
+import hashlib
+
+from msgspec.structs import replace
+
 from detent.engine.enqueueing import Ask
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
@@ -13,9 +17,11 @@ from detent.lifecycle.event import By
 from detent.lifecycle.job.table import JobEvent
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Stored
+from detent.stores.api import Idempotency, Stored
 
-__all__ = ["rerun_ask", "unrepeatable"]
+__all__ = ["once", "rerun_ask", "unrepeatable"]
+
+ONCE_US = 24 * 3_600 * 1_000_000
 
 
 def unrepeatable(stored: Stored | None, by: By) -> Refusal | None:
@@ -52,6 +58,12 @@ def rerun_ask(stored: Stored, reason: str | None) -> Ask:
         rerun_of=job.id,
         reason=reason,
     )
+
+
+def once(ask: Ask, now: int) -> Ask:
+    """The same, as one request: made again within a day, it is answered by the job of then."""
+    told = hashlib.sha256(f"rerun {ask.rerun_of}".encode()).hexdigest()
+    return replace(ask, idempotency=Idempotency(told, told, now + ONCE_US))
 
 
 def _refusal(code: str, stored: Stored | None, by: By, why: str) -> Refusal:

@@ -18,7 +18,13 @@ class RunNow(msgspec.Struct, frozen=True):
 
 
 class Rerun(msgspec.Struct, frozen=True):
-    """Make a new job like one that has ended."""
+    """Make a new job like one that has ended.
+
+    With `once` there is one such job, however often it is asked for within a day: a rerun of many
+    that was broken off can be started anew.
+    """
+
+    once: bool = False
 
 
 Plain: TypeAlias = j.Cancel | j.Hold | j.Activate | j.Reprioritise | j.Reschedule | j.Move

@@ -16,6 +16,7 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── ResultTimeout          the job has not ended in time (it goes on)
     ├── UnknownJob             there is no such job in this store
+    ├── UnknownWorkflow        there is no such workflow in this store
     ├── LimitError             more of something than one call or one job may have
     │   ├── NameTooLong        a name, tag or key with too many characters, or none
     │   ├── PayloadTooDeep     arguments nested too deeply
@@ -99,6 +100,7 @@ __all__ = [
     "UnknownConnection",
     "UnknownJob",
     "UnknownSchedule",
+    "UnknownWorkflow",
     "Unstorable",
     "UnsupportedStore",
     "WrongIsolation",
@@ -206,6 +208,12 @@ class UnknownJob(DetentError):
     """There is no such job: another store, another tenant, or it was forgotten."""
 
     code = "unknown_job"
+
+
+class UnknownWorkflow(DetentError):
+    """There is no such workflow: another store, another tenant, or it was forgotten."""
+
+    code = "unknown_workflow"
 
 
 class LimitError(DetentError):

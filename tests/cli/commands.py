@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_QUIET = {"COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TERM", "DETENT_STORE"}
+_QUIET = {
+    *("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TERM"),
+    *("DETENT_STORE", "DETENT_URL", "DATABASE_URL"),
+}
 
 
 class Done(NamedTuple):

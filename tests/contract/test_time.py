@@ -403,6 +403,20 @@ async def test_the_overdue_are_those_whose_time_is_over_and_who_are_not_lost(wor
     assert await world.store.overdue(now=world.now) == [WorkerRow("w3", world.now)]
 
 
+async def test_the_workers_are_those_that_are_not_lost_the_longest_trusted_first(
+    world: World,
+) -> None:
+    await world.alive("w1", until=world.now + SECOND)
+    await world.alive("w2", "w3", until=world.now + 2 * SECOND)
+    await world.lose("w4")
+    rows = await world.store.workers()
+    assert [(row.id, row.alive_until - world.now) for row in rows] == [
+        *(("w2", 2 * SECOND), ("w3", 2 * SECOND)),
+        ("w1", SECOND),
+    ]
+    assert [row.id for row in await world.store.workers(1)] == ["w2"]
+
+
 async def test_a_store_tells_its_time(world: World) -> None:
     assert world.store.now() == world.now
     world.clock.move(SECOND)

@@ -19,7 +19,7 @@ from detent.lifecycle import MACHINES, Machine
 from detent.lifecycle.diagram import to_mermaid, to_svg
 from detent.lifecycle.diagram.palette import tone_of
 
-__all__ = ["Format", "lifecycle"]
+__all__ = ["STYLES", "Format", "lifecycle"]
 
 
 class Format(StrEnum):
@@ -32,7 +32,7 @@ class Format(StrEnum):
 
 
 # By the tones of the pictures, so that a state has the same colour on a page and in a terminal.
-_STYLES = {
+STYLES = {
     "waiting": "yellow",
     "ready": "cyan",
     "assigned": "magenta",
@@ -169,7 +169,7 @@ def _heading(machine: Machine) -> Text:
 
 def _state_cells(machine: Machine, name: str) -> tuple[Text, Text, Text]:
     state = machine.state(name)
-    return Text(name, style=_STYLES[tone_of(state)]), Text(state.phase), Text(state.meaning)
+    return Text(name, style=STYLES[tone_of(state)]), Text(state.phase), Text(state.meaning)
 
 
 def _ways_out(machine: Machine, name: str) -> str:

@@ -9,6 +9,7 @@ import typer
 
 from detent import stores
 from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.cli.places import STORE_NAMES
 from detent.stores.migrations import Migration
 
 __all__ = ["StoreUrl", "migrate"]
@@ -18,7 +19,7 @@ StoreUrl = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        envvar="DETENT_STORE",
+        envvar=STORE_NAMES,
         show_envvar=True,
         help="The address of the store, such as sqlite:///var/lib/detent.db.",
     ),

@@ -6,11 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.operators import Operators
+from detent.engine.queries import Queries
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.upkeep import Answers, Upkeep
@@ -38,6 +41,11 @@ class Engine:
         self._apart = Coalescer(store)
         self.schedules = Schedules(store, self._apart, self.identity)
         self.workflows = Workflows(store, self._apart, self.identity)
+        self.queries = Queries(store)
+        self.operators = Operators(
+            store, self._commands, self._enqueueing, self._apart, self.identity
+        )
+        self.bulk = Bulk(store, self.operators)
         self.answers: Answers = {
             SCHEDULE: self.schedules.answer,
             WORKFLOW: self.workflows.answer,

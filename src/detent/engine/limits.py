@@ -32,6 +32,7 @@ __all__ = [
     "TAGS_MAX",
     "need_batch",
     "need_job",
+    "need_name",
     "need_result",
 ]
 
@@ -67,7 +68,7 @@ def need_job(ask: Ask) -> None:
     named = (("type", ask.type), ("queue", ask.queue), ("limit key", ask.key))
     for what, name in (*named, ("idempotency key", key), *(("tag", tag) for tag in ask.tags)):
         if name is not None:
-            _need_name(what, name)
+            need_name(what, name)
 
 
 def need_batch(size: int) -> None:
@@ -123,7 +124,8 @@ def _need_tags(tags: tuple[str, ...]) -> None:
         raise _told(TooMany, f"{why} {fix}", "TAGS_MAX", TAGS_MAX, len(tags))
 
 
-def _need_name(what: str, name: str) -> None:
+def need_name(what: str, name: str) -> None:
+    """Refuse a name that an index cannot carry."""
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         why = f"The {what} {name[:40]!r} has {len(name)} characters, and names stand in indexes."
         fix = f"Use 1 to {NAME_CHARS_MAX} characters; a hash stands for anything longer."

@@ -232,6 +232,10 @@ class ReadStore(Protocol):
         """Worker instances whose time is over by `now` but that nobody has declared lost yet."""
         ...
 
+    async def workers(self, limit: int = 1_000) -> Sequence[WorkerRow]:
+        """Worker instances that are not marked lost, those trusted longest first."""
+        ...
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         """Jobs in the hands of one holder."""
         ...

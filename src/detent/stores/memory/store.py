@@ -265,6 +265,10 @@ class MemoryStore:
         over = [row for row in rows if row.alive_until <= now and not row.lost]
         return over[: max(limit, 0)]
 
+    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
+        rows = [row for row in self._tables().workers.values() if not row.lost]
+        return sorted(rows, key=lambda row: (-row.alive_until, row.id))[: max(limit, 0)]
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         jobs = self._tables().jobs.values()
         held = [one for one in jobs if one.job.lease and one.job.holder == holder]

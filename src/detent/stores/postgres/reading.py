@@ -57,6 +57,7 @@ __all__ = [
     "overdue",
     "record",
     "records",
+    "workers",
 ]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
@@ -176,6 +177,11 @@ async def gates(connection: Connection, tenant: str) -> list[GateRow]:
 async def overdue(connection: Connection, now: int, limit: int) -> list[WorkerRow]:
     """Worker instances that did not renew in time."""
     return [WorkerRow(*row) for row in await connection.fetch("overdue", now=now, most=limit)]
+
+
+async def workers(connection: Connection, limit: int) -> list[WorkerRow]:
+    """Worker instances that are not marked lost."""
+    return [WorkerRow(*row) for row in await connection.fetch("workers", most=limit)]
 
 
 async def history(connection: Connection, key: Key) -> list[Event]:

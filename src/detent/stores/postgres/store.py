@@ -285,6 +285,9 @@ class PostgresStore:
         self._opened(now)
         return await self._run(reading.overdue, now, max(limit, 0))
 
+    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
+        return await self._run(reading.workers, max(limit, 0))
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
 

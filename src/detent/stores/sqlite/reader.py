@@ -60,6 +60,7 @@ __all__ = [
     "overdue",
     "record",
     "records",
+    "workers",
 ]
 
 _Connection = sqlite3.Connection
@@ -283,3 +284,8 @@ def overdue(connection: _Connection, now: int, limit: int) -> list[WorkerRow]:
     """Worker instances that did not renew in time."""
     found = connection.execute(SQL["overdue"], (now, max(limit, 0)))
     return [WorkerRow(*row) for row in found]
+
+
+def workers(connection: _Connection, limit: int) -> list[WorkerRow]:
+    """Worker instances that are not marked lost."""
+    return [WorkerRow(*row) for row in connection.execute(SQL["workers"], (max(limit, 0),))]

@@ -233,6 +233,9 @@ class SqliteStore:
         need_time(now, self._clock())
         return await self._reading().read(reader.overdue, now, limit)
 
+    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
+        return await self._reading().read(reader.workers, limit)
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 

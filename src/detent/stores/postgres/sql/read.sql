@@ -112,6 +112,10 @@ WHERE tenant = $tenant ORDER BY kind, name
 SELECT id, alive_until FROM detent.workers
 WHERE lost = 0 AND alive_until <= $now::bigint ORDER BY alive_until, id LIMIT $most::bigint
 
+-- name: workers
+SELECT id, alive_until FROM detent.workers
+WHERE lost = 0 ORDER BY alive_until DESC, id LIMIT $most::bigint
+
 -- name: history
 SELECT {{event_of_e}} FROM detent.events AS e
 WHERE e.tenant = $tenant AND e.record = $record ORDER BY e.version

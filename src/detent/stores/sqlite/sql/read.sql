@@ -116,3 +116,7 @@ WHERE tenant = ? ORDER BY kind, name
 -- name: overdue
 SELECT id, alive_until FROM detent_workers
 WHERE lost = 0 AND alive_until <= ? ORDER BY alive_until, id LIMIT ?
+
+-- name: workers
+SELECT id, alive_until FROM detent_workers
+WHERE lost = 0 ORDER BY alive_until DESC, id LIMIT ?

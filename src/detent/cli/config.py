@@ -1,0 +1,90 @@
+"""`detent config show`: what is set, and who says so."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from detent.app.connection import DEFAULT_URL
+from detent.cli.output import render, say, say_json, stdout_is_terminal
+from detent.cli.places import STORE_NAMES, os_user, shown_url
+from detent.cli.showing import cell, table
+
+__all__ = ["CONFIG"]
+
+_APP_NAMES = ("DETENT_URL", "DATABASE_URL")
+_DEFAULT = "default"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting, its value, and where that comes from."""
+
+    name: str
+    value: str
+    origin: str
+    meaning: str
+
+
+def show(
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="As given to other commands.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="As given to other commands.")
+    ] = None,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Say where each value comes from.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    """Show what commands and programs go by here. Passwords are not shown."""
+    found = settings(os.environ, store, actor)
+    if as_json:
+        say_json({one.name: {"value": one.value, "origin": one.origin} for one in found})
+        return
+    head = ("setting", "value", *(["origin"] if origin else []), "meaning")
+    rows = [
+        tuple(map(cell, (one.name, one.value, *([one.origin] if origin else []), one.meaning)))
+        for one in found
+    ]
+    say(render(table(head, rows, ""), plain=not stdout_is_terminal()))
+
+
+CONFIG = {"show": show}
+
+
+def settings(
+    environ: Mapping[str, str], store: str | None = None, actor: str | None = None
+) -> list[Setting]:
+    """Everything that can be set from outside, in the order of what people look for."""
+    url, url_from = _first(environ, STORE_NAMES, DEFAULT_URL)
+    app, app_from = _first(environ, _APP_NAMES, DEFAULT_URL)
+    by, by_from = (actor, "--as") if actor else (os_user(), "user of the system")
+    if store:
+        url, url_from = store, "--store"
+    return [
+        Setting("store", shown_url(url), url_from, "where commands look"),
+        Setting("app", shown_url(app), app_from, "where Detent() in a program looks"),
+        Setting("actor", by, by_from, "whom the history names"),
+        _colour(environ),
+    ]
+
+
+def _first(environ: Mapping[str, str], names: Sequence[str], default: str) -> tuple[str, str]:
+    """The first that is set; an empty one is not."""
+    found = next((name for name in names if environ.get(name)), None)
+    return (default, _DEFAULT) if found is None else (environ[found], found)
+
+
+def _colour(environ: Mapping[str, str]) -> Setting:
+    meaning = "whether answers are coloured"
+    for name, value in (("NO_COLOR", "off"), ("FORCE_COLOR", "on")):
+        if environ.get(name):
+            return Setting("colour", value, name, meaning)
+    value = "on" if sys.stdout.isatty() else "off"
+    return Setting("colour", value, "terminal" if value == "on" else "no terminal", meaning)

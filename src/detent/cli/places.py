@@ -1,0 +1,133 @@
+"""Where a command works, for whom, and in whose name: the options of all commands on a store."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import typer
+
+from detent import stores
+from detent.app.connection import DEFAULT_URL
+from detent.cli.bundles import Bundle
+from detent.engine.engine import Engine
+from detent.errors import (
+    BadOption,
+    BadPolicy,
+    BadSchedule,
+    DetentError,
+    LimitError,
+    SchemaBehind,
+    StoreError,
+)
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+
+__all__ = ["STORE_NAMES", "Author", "Place", "asked", "os_user", "shown_url"]
+
+R = TypeVar("R")
+STORE_NAMES = ["DETENT_STORE", "DETENT_URL", "DATABASE_URL"]
+"""The environment variables that name the store, the first that is set counts."""
+_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
+"""What says that the question itself was wrong, or could not be asked."""
+
+
+@dataclass(frozen=True)
+class Place(Bundle):
+    """Which store, whose records in it, and how to answer."""
+
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar=STORE_NAMES,
+            show_envvar=True,
+            help="The address of the store, such as sqlite:///var/lib/detent.db.",
+        ),
+    ] = DEFAULT_URL
+    tenant: Annotated[
+        str,
+        typer.Option(
+            "--tenant", metavar="NAME", help="Whose records; the nameless one's by default."
+        ),
+    ] = ""
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
+
+
+@dataclass(frozen=True)
+class Author(Bundle):
+    """Who does it and why: the history keeps both."""
+
+    actor: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Who does it; the user by default.")
+    ] = None
+    reason: Annotated[
+        str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why it is done.")
+    ] = None
+
+    @property
+    def by(self) -> By:
+        """Whom the history names."""
+        return By(Actor.USER, self.actor or os_user())
+
+
+def os_user() -> str:
+    """Who is logged in here, if the system knows."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may run under a number that has no name.
+        return "cli"
+
+
+def asked(place: Place, work: Callable[[Engine], Awaitable[R]]) -> R:
+    """What comes of the work on an engine at that place; what goes wrong ends the command."""
+    with errors_end_the_command():
+        _need_tables(place.store)
+        return asyncio.run(_done(place.store, work))
+
+
+@contextmanager
+def errors_end_the_command() -> Iterator[None]:
+    """End with 1 what cannot be done, with 2 what could not be asked; both in one line."""
+    try:
+        yield
+    except DetentError as error:
+        typer.echo(f"Error: {error.message.rstrip('.')} [{error.code}].", err=True)
+        raise typer.Exit(2 if isinstance(error, _WRONG) else 1) from None
+    except OSError as fault:
+        where = f" {fault.filename}" if fault.filename else ""
+        typer.echo(f"Error: cannot use{where}: {fault.strerror} [os_error].", err=True)
+        raise typer.Exit(2) from None
+
+
+def shown_url(url: str) -> str:
+    """The address as anybody may see it: without its password."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+async def _done(url: str, work: Callable[[Engine], Awaitable[R]]) -> R:
+    async with stores.open(url) as store, Engine(store) as engine:
+        return await work(engine)
+
+
+def _need_tables(url: str) -> None:
+    """Opening a file would make one where there is none, and show that it is empty."""
+    pending = stores.pending_migrations(url)
+    if pending:
+        names = ", ".join(one.file for one in pending)
+        raise SchemaBehind(
+            f"There is no store at {shown_url(url)} yet: {names} is pending;"
+            " check the address, or run detent migrate",
+            pending=[one.version for one in pending],
+        )

@@ -1,0 +1,208 @@
+"""What people do to jobs, queues and limits by hand: each verb says who did it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from detent.engine import switches
+from detent.engine.coalesce import Coalescer
+from detent.engine.commands import TRIES_MAX, Change, Commands
+from detent.engine.enqueueing import Ask, Clash, Enqueued, Enqueueing, born
+from detent.engine.identity import Identity
+from detent.engine.limits import need_name
+from detent.engine.rerunning import once, rerun_ask, unrepeatable
+from detent.engine.schedule import Changed
+from detent.engine.verbs import Plain, Rerun, RunNow, Verb, command_of, softened
+from detent.errors import StoreBusy, Unstorable
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.job import Gate
+from detent.lifecycle.machine import Refusal
+from detent.stores.api import (
+    Committed,
+    GateKind,
+    GateRow,
+    Key,
+    Limit,
+    LimitKind,
+    LimitRow,
+    Own,
+    StaleRecord,
+    Store,
+    Stored,
+    Unit,
+)
+
+__all__ = ["Operators"]
+
+
+class Operators:
+    """The verbs of people who run the thing. Bulk work is in `detent.engine.bulk`."""
+
+    def __init__(
+        self,
+        store: Store,
+        commands: Commands,
+        enqueueing: Enqueueing,
+        coalescer: Coalescer,
+        identity: Identity,
+    ) -> None:
+        self._store = store
+        self._commands = commands
+        self._enqueueing = enqueueing
+        self._coalescer = coalescer
+        self._identity = identity
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    async def cancel(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
+        """Call it off; one that runs is asked to stop, as its profile has it."""
+        return await self._plain(key, j.Cancel(), by, reason)
+
+    async def hold(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
+        """Keep it from being claimed."""
+        return await self._plain(key, j.Hold(), by, reason)
+
+    async def release(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
+        """Let a held job be claimed again."""
+        return await self._plain(key, j.Activate(), by, reason)
+
+    async def run_now(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
+        """Make a job that waits for its time available; one that is available stays so."""
+        [answer] = await self.apply(RunNow(), [key], by, reason)
+        assert not isinstance(answer, Enqueued | Clash)  # noqa: S101 - no new job is made
+        return answer
+
+    async def reschedule(
+        self, key: Key, run_at: int, by: By, reason: str | None = None
+    ) -> j.Answer:
+        """Give a job that waits for its time another one."""
+        return await self._plain(key, j.Reschedule(run_at), by, reason)
+
+    async def reprioritise(
+        self, key: Key, priority: int, by: By, reason: str | None = None
+    ) -> j.Answer:
+        """Give it another priority; higher goes first."""
+        return await self._plain(key, j.Reprioritise(priority), by, reason)
+
+    async def move(self, key: Key, queue: str, by: By, reason: str | None = None) -> j.Answer:
+        """Put a waiting job into another queue, at its end."""
+        return await self._plain(key, j.Move(queue), by, reason)
+
+    async def rerun(self, key: Key, by: By, reason: str) -> Enqueued | Clash | Refusal:
+        """A new job like one that has ended; the old one stays as it is."""
+        [answer] = await self.apply(Rerun(), [key], by, reason)
+        assert isinstance(answer, Enqueued | Clash | Refusal)  # noqa: S101 - no old job is moved
+        return answer
+
+    async def apply(
+        self, verb: Verb, keys: Sequence[Key], by: By, reason: str | None = None
+    ) -> list[j.Answer | Enqueued | Clash]:
+        """The same verb to many jobs; an answer for each, in order."""
+        if isinstance(verb, Rerun):
+            return list(await self._rerun(verb, keys, by, reason))
+        command = command_of(verb, self._store.now())
+        changes = [Change(key, command, by, reason) for key in keys]
+        answers = await self._commands.carry_out(changes)
+        if not isinstance(verb, RunNow):
+            return list(answers)
+        found = await self._store.get(keys)
+        return [softened(verb, *one) for one in zip(answers, found, strict=True)]
+
+    def foresee(
+        self, verb: Verb, found: Sequence[Stored], by: By, reason: str | None = None
+    ) -> list[j.Answer | Enqueued | Clash]:
+        """What the verb would do to these jobs as they are, decided but not committed."""
+        return [self._foreseen(verb, stored, by, reason) for stored in found]
+
+    def _foreseen(
+        self, verb: Verb, stored: Stored, by: By, reason: str | None
+    ) -> j.Answer | Enqueued:
+        now, ids = self._store.now(), self._identity
+        ctx = j.Context(by, ids.id(), place=ids.place(), reason=reason)
+        if isinstance(verb, Rerun):
+            made = unrepeatable(stored, by) or born(rerun_ask(stored, reason), ids.id(), now, ctx)
+            return made if isinstance(made, Refusal) else Enqueued(made.job)
+        answer = j.decide(stored.job, command_of(verb, now), now, ctx)
+        return softened(verb, answer, stored)
+
+    async def _plain(self, key: Key, command: Plain, by: By, reason: str | None) -> j.Answer:
+        [answer] = await self._commands.carry_out([Change(key, command, by, reason)])
+        return answer
+
+    async def _rerun(
+        self, verb: Rerun, keys: Sequence[Key], by: By, reason: str | None
+    ) -> list[Enqueued | Clash | Refusal]:
+        found = await self._store.get(keys)
+        refusals = [unrepeatable(stored, by) for stored in found]
+        asks: list[Ask] = [
+            rerun_ask(stored, reason)
+            for stored, refusal in zip(found, refusals, strict=True)
+            if stored is not None and refusal is None
+        ]
+        if verb.once:
+            asks = [once(ask, self._store.now()) for ask in asks]
+        made = iter(await self._enqueueing.enqueue(asks, by) if asks else [])
+        return [refusal if refusal is not None else next(made) for refusal in refusals]
+
+    # --- gates and limits -----------------------------------------------------------------------
+
+    async def pause(
+        self, kind: GateKind, name: str, by: By, reason: str | None = None, *, tenant: str = ""
+    ) -> bool:
+        """Let no job of the queue or type start; running ones go on. False if it was paused."""
+        need_name(kind, name)
+        return await self._turn_gate(kind, (tenant, name), True, by, reason)
+
+    async def resume(
+        self, kind: GateKind, name: str, by: By, reason: str | None = None, *, tenant: str = ""
+    ) -> bool:
+        """Let jobs of the queue or type start again; false if they could."""
+        return await self._turn_gate(kind, (tenant, name), False, by, reason)
+
+    async def set_limit(  # noqa: PLR0913 - what, how much, whose, and by whom
+        self,
+        kind: LimitKind,
+        name: str,
+        limit: Limit | None,
+        by: By,
+        reason: str | None = None,
+        *,
+        tenant: str = "",
+    ) -> None:
+        """Bound how many jobs of the queue or key run or start; `None` lifts the limit."""
+        need_name(f"limited {kind}", name)
+        what = "lifted" if limit is None else "limited"
+        await self._write_down((tenant, switches.name_of_limit(kind, name)), what, by, reason)
+        row = LimitRow(kind, name, limit, tenant)
+        await self._store.set_limits([row], now=self._store.now())
+
+    async def _turn_gate(
+        self, kind: GateKind, key: Key, closed: bool, by: By, reason: str | None
+    ) -> bool:
+        tenant, name = key
+        gates = {(row.kind, row.name): row.gate for row in await self._store.gates(tenant)}
+        before = gates.get((kind, name), j.OPEN)
+        if before.closed is closed:
+            return False
+        what = "paused" if closed else "resumed"
+        await self._write_down((tenant, switches.name_of_gate(kind, name)), what, by, reason)
+        now = self._store.now()
+        opened_at = before.opened_at if closed else now
+        gate = Gate(closed, opened_at, before.queue_deleted)
+        await self._store.set_gates([GateRow(kind, name, gate, tenant)], now=now)
+        return True
+
+    async def _write_down(self, key: Key, what: str, by: By, reason: str | None) -> None:
+        """Before the act: one that is written down but not done is seen, and asked for again."""
+        tenant, name = key
+        for _ in range(TRIES_MAX):
+            [record] = await self._store.record([(switches.KIND, tenant, name)])
+            change = Changed(self._store.now(), what, by.kind, by.id, reason)
+            unit = Unit(self._identity.id(), puts=(switches.changed(record, key, change),))
+            [outcome] = await self._coalescer.commit([unit])
+            if isinstance(outcome, Committed | Own):
+                return
+            if not isinstance(outcome, StaleRecord):
+                raise Unstorable(f"{name} cannot be stored: {outcome}", name=name)
+        raise StoreBusy(f"{name} was changed by others {TRIES_MAX} times", name=name)

@@ -9,6 +9,8 @@ from detent.app.detent import Detent
 from detent.app.handle import Handle, LogLine, Status
 from detent.app.job import Job
 from detent.app.options import Backoff, Limit, Unique
+from detent.app.shapes import Workflow, batch, chain, dag, group, stages
+from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
 from detent.errors import (
     BadArguments,
     DetentError,
@@ -16,8 +18,10 @@ from detent.errors import (
     JobExists,
     JobFailed,
     ResultTimeout,
+    WorkflowAborted,
+    WorkflowFailed,
 )
-from detent.runtime.context import Context
+from detent.runtime.context import Context, Ending
 from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "Detent",
     "DetentError",
     "Discard",
+    "Ending",
     "Handle",
     "Job",
     "JobCancelled",
@@ -40,8 +45,19 @@ __all__ = [
     "Retry",
     "Snooze",
     "Status",
+    "StepStatus",
     "Unique",
+    "Workflow",
+    "WorkflowAborted",
+    "WorkflowFailed",
+    "WorkflowHandle",
+    "WorkflowStatus",
     "__version__",
+    "batch",
+    "chain",
+    "dag",
+    "group",
+    "stages",
 ]
 
 __version__ = _version("detent")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from detent import stores
+from detent.app.asking import Call
 from detent.engine.engine import Engine
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
@@ -41,6 +43,13 @@ class Connection:
             self._limits.clear()
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
+
+    async def set_limits_of(self, calls: Iterable[Call[Any]]) -> None:
+        """Tell the store of the limits that these calls are to run under."""
+        rows: dict[tuple[str, str], Limit] = {}
+        for call in calls:
+            rows |= call.limit()
+        await self.set_limits(rows)
 
     async def set_limits(self, rows: Mapping[tuple[str, str], Limit]) -> None:
         """Tell the store of limits per key that it has not heard from us yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
@@ -12,6 +12,8 @@ from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.job import Declare, Job
 from detent.app.options import CallOptions, JobOptions, need_known
+from detent.app.shapes import Workflow
+from detent.app.workflow import WorkflowHandle, begin
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
@@ -22,7 +24,6 @@ from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.signature import Signature
-from detent.stores.api import Limit, Stored
 
 __all__ = ["Detent"]
 
@@ -76,11 +77,40 @@ class Detent:
         """The job of this id, whether it is there or not."""
         return Handle(self, id, tenant, is_new=False)
 
-    async def start(self, call: Call[R]) -> Handle[R]:
-        """Enqueue one call."""
-        return (await self.start_many([call]))[0]
+    def workflow(self, id: str, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
+        """The workflow of this id, whether it is there or not."""
+        return WorkflowHandle(self, id, tenant, is_new=False)
 
-    async def start_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+    def start(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002
+        name: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> WorkflowHandle[R]:
+        """Make the workflow and its jobs, all or nothing; when this returns they are durable.
+
+        Under an `id` of your own a second start of the same is the first one (`is_new` false).
+        """
+        return self.bridge.run(begin(self, workflow, id, name, meta))
+
+    async def astart(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002
+        name: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> WorkflowHandle[R]:
+        """The same, awaited."""
+        return await self.bridge.reach(begin(self, workflow, id, name, meta))
+
+    async def place(self, call: Call[R]) -> Handle[R]:
+        """Enqueue one call."""
+        return (await self.place_many([call]))[0]
+
+    async def place_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Enqueue many; nothing is enqueued unless all of them could be."""
         limits.need_batch(len(calls))
         engine = await self.engine()
@@ -88,10 +118,7 @@ class Detent:
         asks = [call.ask(now) for call in calls]
         for ask in asks:
             limits.need_job(ask)
-        rows: dict[tuple[str, str], Limit] = {}
-        for call in calls:
-            rows |= call.limit()
-        await self.connection.set_limits(rows)
+        await self.connection.set_limits_of(calls)
         answers = await engine.enqueue(asks, self.by)
         return [self._handle_of(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
@@ -110,7 +137,7 @@ class Detent:
         self, /, calls: Iterable[Call[Any]]
     ) -> Coroutine[Any, Any, list[Handle[Any]]]:
         """A job per call, of any types, in few commits; a handle for each, in order."""
-        return self.start_many(list(calls))
+        return self.place_many(list(calls))
 
     enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
 
@@ -123,12 +150,10 @@ class Detent:
         engine = await self.bridge.reach(self.engine())
         return await Drain(engine, self.bridge, self.handlers).run()
 
-    def result_of(self, stored: Stored) -> Any:
-        """What a completed job returned, as its function promises it."""
-        job = self.jobs.get(stored.body.type)
-        if job is None:
-            return Reader(Any).read(stored.result or "null")
-        return job.signature.result(stored.result)
+    def returned(self, type: str, text: str | None) -> Any:  # noqa: A002
+        """What a completed job of that type returned, as its function promises it."""
+        job = self.jobs.get(type)
+        return Reader(Any).read(text or "null") if job is None else job.signature.result(text)
 
     def close(self) -> None:
         """Let go of the store. It is opened again when it is needed again."""

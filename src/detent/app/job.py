@@ -77,11 +77,11 @@ class Job(Generic[P, R, Q, T]):
     # The arguments are checked where the caller is; only what is left to do crosses the bridge.
     def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
         """A new job with these arguments; when this returns it is durable."""
-        return self.app.start(self.bind(*args, **kwargs))
+        return self.app.place(self.bind(*args, **kwargs))
 
     def _enqueue_many(self, /, calls: Iterable[Call[R]]) -> Coroutine[Any, Any, list[Handle[R]]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
-        return self.app.start_many(list(calls))
+        return self.app.place_many(list(calls))
 
     enqueue, aenqueue = blocking(_enqueue), awaiting(_enqueue)
     enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)

@@ -7,11 +7,15 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, TypeVar, overload
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
 
 from detent.engine import limits
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
+from detent.engine.progress import Result
 from detent.errors import BadOption, BadResult
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -21,7 +25,7 @@ from detent.runtime.encoding import BadValue, Reader, digest_of, encode
 from detent.runtime.outcomes import Cancelled
 from detent.stores.api import Line, Note, Stored, key_of
 
-__all__ = ["Context", "Heard"]
+__all__ = ["Context", "Ending", "Heard"]
 
 T = TypeVar("T")
 PERCENT_MAX = 100
@@ -48,12 +52,40 @@ class Heard:
         return note
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a job of an earlier step ended; `value` is what it returned, if it completed."""
+
+    job_id: str
+    type: str
+    state: str
+    value: Any = None
+
+
+class Promise(Protocol):
+    """What is known of a handler: the type that it returns."""
+
+    def result(self, text: str | None) -> Any:
+        """What it returned, as that type."""
+        ...
+
+
+_NOBODY: Mapping[str, Promise] = {}
+
+
 class Context:
     """One attempt at one job. A handler gets it as its first parameter, if that is annotated so."""
 
-    def __init__(self, stored: Stored, engine: Engine, bridge: Bridge, by: By) -> None:
+    def __init__(
+        self,
+        stored: Stored,
+        engine: Engine,
+        bridge: Bridge,
+        by: By,
+        handlers: Mapping[str, Promise] = _NOBODY,
+    ) -> None:
         self._stored = stored
         self._engine = engine
+        self._handlers = handlers
         self._bridge = bridge
         self._by = by
         self._checkpoint = stored.checkpoint
@@ -126,5 +158,36 @@ class Context:
             raise answer.error()
         self._checkpoint = text
 
-    save = blocking(_save)
-    asave = awaiting(_save)
+    async def _results(self, step: str | None = None) -> list[Any]:
+        """What the completed jobs of an earlier step returned, in the order of their calls.
+
+        Each is of the type that its function promises. Without a name it is about the steps that
+        this one waits for; outside of a workflow there is nothing.
+        """
+        return [one.value for one in await self._endings(step) if one.state == "completed"]
+
+    async def _endings(self, step: str | None = None) -> list[Ending]:
+        """How each job of an earlier step ended, those without a result too."""
+        flows, job = self._engine.workflows, self._stored.job
+        before = await flows.before(job)
+        if step is not None and step not in before.all:
+            why = f"No step {step!r} comes before this one: {', '.join(before.all) or 'none does'}"
+            raise BadOption(why, option="step", value=step)
+        found: list[Ending] = []
+        for name in before.near if step is None else (step,):
+            some = await flows.results_of((job.tenant, job.workflow or ""), name)
+            found += [self._ending(one) for one in some]
+        return found
+
+    save, asave = blocking(_save), awaiting(_save)
+    results, aresults = blocking(_results), awaiting(_results)
+    endings, aendings = blocking(_endings), awaiting(_endings)
+
+    def _ending(self, one: Result) -> Ending:
+        if one.state != j.JobState.COMPLETED:
+            return Ending(one.job_id, one.type, one.state)
+        known = self._handlers.get(one.type)
+        value = (
+            Reader(Any).read(one.result or "null") if known is None else known.result(one.result)
+        )
+        return Ending(one.job_id, one.type, one.state, value)

@@ -67,7 +67,7 @@ class Runner:
     async def run(self, stored: Stored) -> j.Answer:
         """Run it and report; the answer is a refusal when the job was no longer ours."""
         self._at(Moment.AFTER_CLAIM)
-        ctx = Context(stored, self._engine, self._bridge, self._by)
+        ctx = Context(stored, self._engine, self._bridge, self._by, self._handlers)
         watch = asyncio.create_task(self._watch(stored, ctx))
         try:
             returned = await self._returned(stored, ctx)

@@ -9,6 +9,7 @@ from detent.app.detent import Detent
 from detent.app.handle import Handle, LogLine, Status
 from detent.app.job import Job
 from detent.app.options import Backoff, Limit, Unique
+from detent.app.schedules import ScheduleStatus
 from detent.app.shapes import Workflow, batch, chain, dag, group, stages
 from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
 from detent.errors import (
@@ -43,6 +44,7 @@ __all__ = [
     "LogLine",
     "ResultTimeout",
     "Retry",
+    "ScheduleStatus",
     "Snooze",
     "Status",
     "StepStatus",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
@@ -12,12 +13,13 @@ from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.job import Declare, Job
 from detent.app.options import CallOptions, JobOptions, need_known
+from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
-from detent.errors import BadOption, InsideLoop, JobExists
+from detent.errors import BadOption, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
@@ -27,7 +29,10 @@ from detent.runtime.signature import Signature
 
 __all__ = ["Detent"]
 
+_log = logging.getLogger(__name__)
+UPKEEP_RETRY_S = 1.0
 R = TypeVar("R")
+J = TypeVar("J", bound=Job[..., Any, ..., Any])
 
 
 class Detent:
@@ -51,6 +56,7 @@ class Detent:
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
         self.job = Declare(self, cast("JobOptions", options))
         self.connection = Connection(url, clock)
+        self.schedules = Schedules(self)
 
     @property
     def bridge(self) -> Bridge:
@@ -72,6 +78,13 @@ class Detent:
             why = f"Two jobs are called {job.name!r}: give one of them another name="
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
+
+    def schedule(self, expression: str, /, **options: Unpack[ScheduleOptions]) -> Callable[[J], J]:
+        """Declare that the job is to be enqueued at these times; stands above `@app.job`.
+
+        `schedules.add` does the same for a call with arguments.
+        """
+        return self.schedules.of(expression, options)
 
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
@@ -148,12 +161,32 @@ class Detent:
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
+        await self.schedules.aput()
         return await Drain(engine, self.bridge, self.handlers).run()
 
     def returned(self, type: str, text: str | None) -> Any:  # noqa: A002
         """What a completed job of that type returned, as its function promises it."""
         job = self.jobs.get(type)
         return Reader(Any).read(text or "null") if job is None else job.signature.result(text)
+
+    async def aupkeep(self) -> None:
+        """Do what time asks for until called off: schedules, retries, deadlines, lost workers.
+
+        It begins with the schedules that the program declares. Any number of processes may do it.
+        """
+        await self.schedules.aput()
+        await self.bridge.reach(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        engine = await self.engine()
+        while True:
+            try:
+                await engine.upkeep.run()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                _log.warning("upkeep will try again: %s", error)
+                await asyncio.sleep(UPKEEP_RETRY_S)
 
     def close(self) -> None:
         """Let go of the store. It is opened again when it is needed again."""

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack, cast
 from detent.app.asking import Call
 from detent.app.connection import Connection
 from detent.app.handle import Handle
+from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.schedules import ScheduleOptions, Schedules
@@ -119,10 +120,6 @@ class Detent:
         """The same, awaited."""
         return await self.bridge.reach(begin(self, workflow, id, name, meta))
 
-    async def place(self, call: Call[R]) -> Handle[R]:
-        """Enqueue one call."""
-        return (await self.place_many([call]))[0]
-
     async def place_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Enqueue many; nothing is enqueued unless all of them could be."""
         limits.need_batch(len(calls))
@@ -133,6 +130,10 @@ class Detent:
             limits.need_job(ask)
         await self.connection.set_limits_of(calls)
         answers = await engine.enqueue(asks, self.by)
+        return self.handles_of(calls, answers)
+
+    def handles_of(self, calls: Sequence[Call[R]], answers: Sequence[Answer]) -> list[Handle[R]]:
+        """The jobs that were answered; `JobExists` if another was in the way."""
         return [self._handle_of(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     def _handle_of(self, call: Call[R], answer: Answer) -> Handle[R]:
@@ -146,13 +147,39 @@ class Detent:
             case Refusal():
                 raise answer.error()
 
-    def _enqueue_many(
-        self, /, calls: Iterable[Call[Any]]
-    ) -> Coroutine[Any, Any, list[Handle[Any]]]:
-        """A job per call, of any types, in few commits; a handle for each, in order."""
-        return self.place_many(list(calls))
+    def enqueue_many(self, calls: Iterable[Call[Any]], *, conn: Any = None) -> list[Handle[Any]]:
+        """A job per call, of any types, in few commits; a handle for each, in order.
 
-    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+        With `conn` they are made in the transaction of that connection, in this thread.
+        """
+        return self.enqueue_calls(list(calls), conn)
+
+    async def aenqueue_many(
+        self, calls: Iterable[Call[Any]], *, conn: Any = None
+    ) -> list[Handle[Any]]:
+        """The same, awaited; `conn` is one that is awaited too."""
+        return await self.aenqueue_calls(list(calls), conn)
+
+    def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        """Enqueue through a connection, or if there is none, through the store."""
+        if conn is None or self.connection.is_memory:
+            return self.bridge.run(self.place_many(calls))
+        return enqueue_inside(self, calls, conn)
+
+    async def aenqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        """The same, awaited."""
+        if conn is None or self.connection.is_memory:
+            return await self.bridge.reach(self.place_many(calls))
+        return await aenqueue_inside(self, calls, conn)
+
+    def _set_limits(self, calls: Iterable[Call[Any]]) -> Coroutine[Any, Any, None]:
+        """Tell the store of the limits of these calls, which enqueueing does by itself.
+
+        Only before enqueueing in a transaction of one's own it must be done by hand.
+        """
+        return self.connection.set_limits_of(list(calls))
+
+    set_limits, aset_limits = blocking(_set_limits), awaiting(_set_limits)
 
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run."""

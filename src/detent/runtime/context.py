@@ -13,22 +13,35 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 
 from detent.engine import limits
+from detent.engine.asks import Ask, born, is_keyed
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
 from detent.engine.progress import Result
 from detent.errors import BadOption, BadResult
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode
 from detent.runtime.outcomes import Cancelled
-from detent.stores.api import Line, Note, Stored, key_of
+from detent.stores.api import Limit, Line, Note, Stored, key_of
 
-__all__ = ["Context", "Ending", "Heard"]
+__all__ = ["Asking", "Context", "Ending", "Heard"]
 
 T = TypeVar("T")
 PERCENT_MAX = 100
+
+
+class Asking(Protocol):
+    """A call of a job, with its options."""
+
+    def ask(self, now: int) -> Ask:
+        """What the engine is asked for."""
+        ...
+
+    def limit(self) -> dict[tuple[str, str], Limit]:
+        """The limit that it is to run under, by tenant and key, if it names one."""
+        ...
 
 
 class Heard:
@@ -41,6 +54,7 @@ class Heard:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
         self.is_cancelled = False
+        self.calls: list[Asking] = []
 
     def take_lines(self) -> tuple[Line, ...]:
         """What was said since the last time."""
@@ -134,6 +148,29 @@ class Context:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
         self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), text)
+
+    def enqueue(self, *calls: Asking) -> None:
+        """Enqueue these calls, made with `bind`, in the commit that completes this job.
+
+        Both happen or neither: a run that fails, is lost or is called off leaves none of them. A
+        call with a unique or an idempotency key is refused, because another job that has it would
+        be in the way of the end itself.
+        """
+        for call in calls:
+            self._need_fit(call.ask(self._engine.store.now()))
+        limits.need_followers(len(self.heard.calls) + len(calls))
+        self.heard.calls.extend(calls)
+
+    def _need_fit(self, ask: Ask) -> None:
+        """What could not be made at the end is refused now, where the handler can still hear it."""
+        limits.need_job(ask)
+        if is_keyed(ask):
+            why = "a job with a key of its own cannot be enqueued with the end of another"
+            raise BadOption(f"{ask.type}: {why}: enqueue it by itself", option="unique")
+        about = j.Context(By(Actor.USER, self.job_id), self.job_id, place=1)
+        refusal = born(ask, self.job_id, self._engine.store.now(), about)
+        if isinstance(refusal, Refusal):
+            raise refusal.error()
 
     @overload
     def saved(self) -> Any: ...

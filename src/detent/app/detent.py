@@ -211,6 +211,7 @@ class Detent:
                 await engine.upkeep.run()
             except StoreError as error:
                 if not error.retryable:
+                    _log.exception("upkeep has ended, and with it retries and schedules")
                     raise
                 _log.warning("upkeep will try again: %s", error)
                 await asyncio.sleep(UPKEEP_RETRY_S)

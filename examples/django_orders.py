@@ -10,9 +10,10 @@ django.setup()
 from django.db import connection, transaction  # noqa: E402
 
 from detent import Detent, stores  # noqa: E402
+from detent.frameworks.django import url_of  # noqa: E402
 
-stores.run_migrations("sqlite:shop.db")
-app = Detent("sqlite:shop.db")
+stores.run_migrations(url_of("default"))
+app = Detent(url_of("default"))
 
 
 @app.job

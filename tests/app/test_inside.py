@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from detent import Backoff, Detent, JobExists, Limit, Unique
+from detent import Backoff, Context, Detent, JobExists, JobFailed, Limit, Unique, group
 from detent.errors import BadOption, IllegalTransition, UnknownConnection, UnknownJob
 from detent.stores import run_migrations
 from tests.postgres.server import databases
@@ -133,6 +134,47 @@ def test_a_limit_that_the_store_knows_holds_inside_too(lite: Shop) -> None:
         inside = lite.limited.using(conn=connection)
         inside.enqueue_many([lite.limited.bind(), lite.limited.bind()])
     assert len(lite.app.drain()) == 1
+
+
+def test_a_call_keeps_its_connection_wherever_it_is_enqueued(lite: Shop) -> None:
+    with closing(connected(lite)) as connection:
+        call = lite.mail.using(conn=connection).bind(1)
+        lite.app.enqueue_many([call])
+        lite.app.enqueue_many([call, lite.mail.bind(2)], conn=connection)
+        connection.rollback()
+        assert lite.app.drain() == []
+        for calls in [call, lite.mail.bind(2)], [lite.mail.bind(2), call]:
+            with pytest.raises(BadOption):
+                lite.app.enqueue_many(calls)
+        with pytest.raises(BadOption):
+            lite.app.enqueue_many([call], conn=object())
+
+
+def test_what_cannot_be_part_of_a_transaction_refuses_to_be(lite: Shop) -> None:
+    call = lite.mail.using(conn=object()).bind(1)
+
+    @lite.app.job(retry=0)
+    def first(ctx: Context) -> None:
+        ctx.enqueue(call)
+
+    handle = first.enqueue()
+    lite.app.drain()
+    with pytest.raises(JobFailed, match="transaction of your own"):
+        handle.result()
+    with pytest.raises(BadOption, match="workflow"):
+        lite.app.start(group(call))
+    lite.app.schedules.add("@daily", call)
+    with pytest.raises(BadOption, match="schedule"):
+        lite.app.schedules.put()
+
+
+def test_a_forked_process_gives_names_of_its_own(lite: Shop) -> None:
+    mine = lite.app.connection.identity
+    assert lite.app.connection.identity is mine
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lite.app.connection.identity is not mine else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_store_in_memory_has_no_transactions_of_others() -> None:

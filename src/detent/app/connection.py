@@ -36,8 +36,7 @@ class Connection:
         self._left_behind: list[object] = []
         self._limits: dict[tuple[str, str], Limit] = {}
         self.bridge = Bridge()
-        self.identity = Identity(self.now)
-        """Gives names to jobs that the store does not hear of from us."""
+        self._identity = (os.getpid(), Identity(self.now))
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
@@ -47,6 +46,14 @@ class Connection:
             self._limits.clear()
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
+
+    @property
+    def identity(self) -> Identity:
+        """Gives names to jobs that the store does not hear of from us."""
+        if self._identity[0] != os.getpid():
+            # After a fork: somebody in the parent may have held its lock.
+            self._identity = (os.getpid(), Identity(self.now))
+        return self._identity[1]
 
     @property
     def is_memory(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from detent.app.asking import Call
+from detent.app.asking import Call, conn_of
 from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
@@ -162,12 +162,14 @@ class Detent:
 
     def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """Enqueue through a connection, or if there is none, through the store."""
+        conn = conn_of(calls, conn)
         if conn is None or self.connection.is_memory:
             return self.bridge.run(self.place_many(calls))
         return enqueue_inside(self, calls, conn)
 
     async def aenqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """The same, awaited."""
+        conn = conn_of(calls, conn)
         if conn is None or self.connection.is_memory:
             return await self.bridge.reach(self.place_many(calls))
         return await aenqueue_inside(self, calls, conn)

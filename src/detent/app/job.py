@@ -74,7 +74,8 @@ class Job(Generic[P, R, Q, T]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
-        return Call(self.signature, self.signature.payload(args, kwargs), self.options)
+        payload = self.signature.payload(args, kwargs)
+        return Call(self.signature, payload, self.options, self.conn)
 
     # The arguments are checked where the caller is; only what is left to do crosses the bridge.
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from detent.app.asking import Call
+from detent.app.asking import Call, need_no_conn
 from detent.app.handle import Handle, moment
 from detent.app.job import Job
 from detent.engine import limits
@@ -70,6 +70,7 @@ class _Declared(msgspec.Struct, frozen=True):
 
     def plan(self, call: Call[Any]) -> Plan:
         """What the engine is asked for; whatever follows from the moment it refuses itself."""
+        need_no_conn([call], "a schedule")
         ask, options = call.ask(0), self.options
         limits.need_job(ask)
         return Plan(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from detent.app.asking import Call
+from detent.app.asking import Call, need_no_conn
 from detent.engine import limits, shaping
 from detent.engine.shaping import Filled, Part
 
@@ -52,6 +52,7 @@ class Workflow(Generic[R_co]):
 
 def asked(calls: Sequence[Call[Any]], now: int) -> Iterator[Any]:
     """The requests for these calls, none of which brings too much."""
+    need_no_conn(calls, "a workflow")
     for call in calls:
         ask = call.ask(now)
         limits.need_job(ask)

@@ -35,6 +35,11 @@ PERCENT_MAX = 100
 class Asking(Protocol):
     """A call of a job, with its options."""
 
+    @property
+    def conn(self) -> Any:
+        """The connection in whose transaction it is to be enqueued, if it names one."""
+        ...
+
     def ask(self, now: int) -> Ask:
         """What the engine is asked for."""
         ...
@@ -157,6 +162,9 @@ class Context:
         be in the way of the end itself.
         """
         for call in calls:
+            if call.conn is not None:
+                why = "The end of a job cannot be part of a transaction of your own"
+                raise BadOption(f"{why}: bind the call without conn", option="conn")
             self._need_fit(call.ask(self._engine.store.now()))
         limits.need_followers(len(self.heard.calls) + len(calls))
         self.heard.calls.extend(calls)

@@ -9,6 +9,9 @@ from detent.app.detent import Detent
 from detent.app.handle import Handle, LogLine, Status
 from detent.app.job import Job
 from detent.app.options import Backoff, Limit, Unique
+from detent.app.schedules import ScheduleStatus
+from detent.app.shapes import Workflow, batch, chain, dag, group, stages
+from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
 from detent.errors import (
     BadArguments,
     DetentError,
@@ -16,8 +19,10 @@ from detent.errors import (
     JobExists,
     JobFailed,
     ResultTimeout,
+    WorkflowAborted,
+    WorkflowFailed,
 )
-from detent.runtime.context import Context
+from detent.runtime.context import Context, Ending
 from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze
 
 __all__ = [
@@ -29,6 +34,7 @@ __all__ = [
     "Detent",
     "DetentError",
     "Discard",
+    "Ending",
     "Handle",
     "Job",
     "JobCancelled",
@@ -38,10 +44,22 @@ __all__ = [
     "LogLine",
     "ResultTimeout",
     "Retry",
+    "ScheduleStatus",
     "Snooze",
     "Status",
+    "StepStatus",
     "Unique",
+    "Workflow",
+    "WorkflowAborted",
+    "WorkflowFailed",
+    "WorkflowHandle",
+    "WorkflowStatus",
     "__version__",
+    "batch",
+    "chain",
+    "dag",
+    "group",
+    "stages",
 ]
 
 __version__ = _version("detent")

@@ -17,6 +17,8 @@
     ├── ResultTimeout          the job has not ended in time (it goes on)
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
+    ├── WorkflowAborted        the workflow whose result was asked for was called off
+    ├── WorkflowFailed         the workflow whose result was asked for failed
     ├── LimitError             more of something than one call or one job may have
     │   ├── NameTooLong        a name, tag or key with too many characters, or none
     │   ├── PayloadTooDeep     arguments nested too deeply
@@ -103,6 +105,8 @@ __all__ = [
     "UnknownWorkflow",
     "Unstorable",
     "UnsupportedStore",
+    "WorkflowAborted",
+    "WorkflowFailed",
     "WrongIsolation",
 ]
 
@@ -214,6 +218,18 @@ class UnknownWorkflow(DetentError):
     """There is no such workflow: another store, another tenant, or it was forgotten."""
 
     code = "unknown_workflow"
+
+
+class WorkflowAborted(DetentError):
+    """The workflow was called off, so there is no result."""
+
+    code = "workflow_aborted"
+
+
+class WorkflowFailed(DetentError):
+    """The workflow failed, so there is no result; `fields["steps"]` names the steps that did."""
+
+    code = "workflow_failed"
 
 
 class LimitError(DetentError):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.postgres.server import databases
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = sorted((ROOT / "examples").glob("*.py"))
@@ -14,10 +17,18 @@ SCRIPTS = [path for path in ALL if not path.name.startswith("test_")]
 LINES_MAX = 40
 
 
-def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def environment(path: Path, folder: Path) -> dict[str, str]:
+    """Where the example's database is, if it asks for one."""
+    if "DATABASE_URL" not in path.read_text("utf-8"):
+        return {}
+    return {"DATABASE_URL": databases().of(folder)}
+
+
+def run(*command: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603 - our own files
         [sys.executable, *command],
         cwd=folder,
+        env={**os.environ, **more},
         text=True,
         capture_output=True,
         check=False,
@@ -38,7 +49,7 @@ def test_an_example_is_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_says(path: Path, tmp_path: Path) -> None:
-    done = run("-W", "error", str(path), folder=tmp_path)
+    done = run("-W", "error", str(path), folder=tmp_path, **environment(path, tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == promised(path)
     assert done.stdout

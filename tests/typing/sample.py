@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
-from detent import Backoff, Call, Context, Detent, Handle, LogLine, Status
+from detent import (
+    Backoff,
+    Call,
+    Context,
+    Detent,
+    Ending,
+    Handle,
+    LogLine,
+    ScheduleStatus,
+    Status,
+    Workflow,
+    WorkflowHandle,
+    WorkflowStatus,
+    batch,
+    chain,
+    dag,
+    group,
+    stages,
+)
 from detent.lifecycle.event import Event
 
 app = Detent(queue="mail")
@@ -35,8 +53,18 @@ async def awork(ctx: Context, number: int) -> list[int]:
     return [number]
 
 
+@app.schedule("@daily", tz="UTC")
 @app.job
 def nothing() -> None: ...
+
+
+@app.job
+def follow(ctx: Context) -> int:
+    assert_type(ctx.results(), list[Any])
+    assert_type(ctx.endings("1"), list[Ending])
+    ctx.enqueue(greet.bind("ada"), fetch.bind("u"))
+    ctx.enqueue(greet)  # wrong
+    return 1
 
 
 # Enqueue takes what the function takes, without the context, and knows what it gives.
@@ -64,6 +92,26 @@ assert_type(handle.history(), list[Event])
 assert_type(handle.logs(follow=True), Iterator[LogLine])
 
 
+# Workflows are made of calls; a group knows what its jobs return.
+assert_type(group(greet.bind("a"), greet.bind("b")), Workflow[str])
+assert_type(app.start(group(greet.bind("a"))), WorkflowHandle[str])
+assert_type(app.start(group(greet.bind("a"))).result(timeout=1), list[str])
+shapes: list[Workflow[Any]] = [
+    chain(greet.bind("a"), [fetch.bind("u"), work.bind(1)], follow.bind()),
+    batch([greet.bind("a"), work.bind(1)], on_success=follow.bind(), on_failure=nothing.bind()),
+    stages({"build": [greet.bind("a")], "ship": work.bind(1)}, gate=["ship"]),
+    dag({"a": greet.bind("a"), "b": follow.bind()}, after={"b": ["a"]}),
+]
+flow = app.start(shapes[0], id="w", name="n", meta={"k": 1})
+assert_type(flow.approve("ship", "why"), WorkflowStatus)
+assert_type(flow.progress(), int)
+
+# Connections and schedules change nothing about the arguments.
+assert_type(greet.using(conn=object()).enqueue("ada"), Handle[str])
+assert_type(app.schedules.list(), list[ScheduleStatus])
+app.schedules.add("@daily", greet.bind("ada"), name="n", overlap="skip")
+
+
 async def main(ctx: Context) -> None:
     assert_type(await fetch("u"), bytes)
     assert_type(await awork(ctx, 1), list[int])
@@ -72,6 +120,8 @@ async def main(ctx: Context) -> None:
     assert_type(await handle.astatus(), Status)
     assert_type(handle.alogs(), AsyncIterator[LogLine])
     assert_type(await greet.aenqueue_many([greet.bind("a")]), list[Handle[str]])
+    assert_type(await greet.using(conn=object()).aenqueue("a"), Handle[str])
+    assert_type(await (await app.astart(group(work.bind(1)))).aresult(), list[float])
     await awork.aenqueue("1")  # wrong
 
 
@@ -87,3 +137,10 @@ greet.enqueue_many([fetch.bind("u")])  # wrong
 handle.result(timeout="3")  # wrong
 app.job(nam="x")  # wrong
 Detent(quue="q")  # wrong
+chain(greet.bind(3))  # wrong
+chain(greet)  # wrong
+app.start(greet.bind("ada"))  # wrong
+app.schedules.add("@daily", greet)  # wrong
+app.schedules.add("@daily", greet.bind("ada"), overlap="maybe")  # wrong
+app.schedule("@daily", zone="UTC")  # wrong
+app.job(conn=object())  # wrong

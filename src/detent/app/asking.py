@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +23,7 @@ from detent.runtime.outcomes import us_of
 from detent.runtime.signature import Signature
 from detent.stores.api import Idempotency, Limit
 
-__all__ = ["IDEMPOTENCY_US", "Call"]
+__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "need_no_conn"]
 
 IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for its first request."""
@@ -33,10 +34,14 @@ R_co = TypeVar("R_co", covariant=True)
 class Call(Generic[R_co]):
     """A job that could be enqueued: its type, its arguments as they will be stored, its options."""
 
-    def __init__(self, signature: Signature, payload: str, options: CallOptions) -> None:
+    def __init__(
+        self, signature: Signature, payload: str, options: CallOptions, conn: Any = None
+    ) -> None:
         self.signature = signature
         self.payload = payload
         self.options = options
+        self.conn = conn
+        """The connection in whose transaction it is to be enqueued, if it names one."""
 
     def __repr__(self) -> str:
         return f"<Call {self.signature.name} {self.payload}>"
@@ -118,3 +123,21 @@ class Call(Generic[R_co]):
             return None
         digest = digest_of(self.signature.name + self.payload)
         return Idempotency(key, digest, now + IDEMPOTENCY_US)
+
+
+def conn_of(calls: Iterable[Call[Any]], conn: Any = None) -> Any:
+    """The one connection that all of them are to be enqueued through; `None` is the store."""
+    named = [call.conn for call in calls]
+    chosen = conn if conn is not None else next(iter(named), None)
+    if any(one is not chosen and (one is not None or conn is None) for one in named):
+        why = "Some of these calls name another connection than the rest, or none"
+        raise BadOption(f"{why}: enqueue them apart", option="conn")
+    return chosen
+
+
+def need_no_conn(calls: Iterable[Call[Any]], what: str) -> None:
+    """Refuse calls that are to be part of a transaction where they cannot be."""
+    for call in calls:
+        if call.conn is not None:
+            why = f"{what} cannot be part of a transaction of your own"
+            raise BadOption(f"{call.signature.name}: {why}: bind it without conn", option="conn")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from detent import stores
+from detent.app.asking import Call
 from detent.engine.engine import Engine
+from detent.engine.identity import Identity
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
 
@@ -32,6 +36,7 @@ class Connection:
         self._left_behind: list[object] = []
         self._limits: dict[tuple[str, str], Limit] = {}
         self.bridge = Bridge()
+        self._identity = (os.getpid(), Identity(self.now))
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
@@ -41,6 +46,34 @@ class Connection:
             self._limits.clear()
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
+
+    @property
+    def identity(self) -> Identity:
+        """Gives names to jobs that the store does not hear of from us."""
+        if self._identity[0] != os.getpid():
+            # After a fork: somebody in the parent may have held its lock.
+            self._identity = (os.getpid(), Identity(self.now))
+        return self._identity[1]
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether the store is in memory, where nobody has transactions of their own."""
+        return url_of(self._url).startswith("memory:")
+
+    def now(self) -> int:
+        """The time, without asking the store."""
+        return self._clock() if self._clock else time.time_ns() // 1_000
+
+    def has_told(self, rows: Mapping[tuple[str, str], Limit]) -> bool:
+        """Whether the store has heard of these limits from us."""
+        return all(self._limits.get(name) == limit for name, limit in rows.items())
+
+    async def set_limits_of(self, calls: Iterable[Call[Any]]) -> None:
+        """Tell the store of the limits that these calls are to run under."""
+        rows: dict[tuple[str, str], Limit] = {}
+        for call in calls:
+            rows |= call.limit()
+        await self.set_limits(rows)
 
     async def set_limits(self, rows: Mapping[tuple[str, str], Limit]) -> None:
         """Tell the store of limits per key that it has not heard from us yet."""

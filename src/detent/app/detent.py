@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from detent.app.asking import Call
+from detent.app.asking import Call, conn_of
 from detent.app.connection import Connection
 from detent.app.handle import Handle
+from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.options import CallOptions, JobOptions, need_known
+from detent.app.schedules import ScheduleOptions, Schedules
+from detent.app.shapes import Workflow
+from detent.app.workflow import WorkflowHandle, begin
 from detent.engine import limits
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Clash, Enqueued
-from detent.errors import BadOption, DetentError, InsideLoop, JobExists
+from detent.engine.enqueueing import Answer, Clash, Enqueued
+from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.signature import Signature
-from detent.stores.api import Limit, Stored
 
 __all__ = ["Detent"]
 
+_log = logging.getLogger(__name__)
+UPKEEP_RETRY_S = 1.0
 R = TypeVar("R")
+J = TypeVar("J", bound=Job[..., Any, ..., Any])
 
 
 class Detent:
@@ -50,6 +57,7 @@ class Detent:
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
         self.job = Declare(self, cast("JobOptions", options))
         self.connection = Connection(url, clock)
+        self.schedules = Schedules(self)
 
     @property
     def bridge(self) -> Bridge:
@@ -72,15 +80,47 @@ class Detent:
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
 
+    def schedule(self, expression: str, /, **options: Unpack[ScheduleOptions]) -> Callable[[J], J]:
+        """Declare that the job is to be enqueued at these times; stands above `@app.job`.
+
+        `schedules.add` does the same for a call with arguments.
+        """
+        return self.schedules.of(expression, options)
+
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
         return Handle(self, id, tenant, is_new=False)
 
-    async def start(self, call: Call[R]) -> Handle[R]:
-        """Enqueue one call."""
-        return (await self.start_many([call]))[0]
+    def workflow(self, id: str, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
+        """The workflow of this id, whether it is there or not."""
+        return WorkflowHandle(self, id, tenant, is_new=False)
 
-    async def start_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+    def start(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002
+        name: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> WorkflowHandle[R]:
+        """Make the workflow and its jobs, all or nothing; when this returns they are durable.
+
+        Under an `id` of your own a second start of the same is the first one (`is_new` false).
+        """
+        return self.bridge.run(begin(self, workflow, id, name, meta))
+
+    async def astart(
+        self,
+        workflow: Workflow[R],
+        *,
+        id: str | None = None,  # noqa: A002
+        name: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> WorkflowHandle[R]:
+        """The same, awaited."""
+        return await self.bridge.reach(begin(self, workflow, id, name, meta))
+
+    async def place_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Enqueue many. All are checked first; then each is a commit or a refusal of its own.
 
         When a job is in the way of one, the others are enqueued all the same: `enqueued` in the
@@ -92,11 +132,12 @@ class Detent:
         asks = [call.ask(now) for call in calls]
         for ask in asks:
             limits.need_job(ask)
-        rows: dict[tuple[str, str], Limit] = {}
-        for call in calls:
-            rows |= call.limit()
-        await self.connection.set_limits(rows)
+        await self.connection.set_limits_of(calls)
         answers = await engine.enqueue(asks, self.by)
+        return self.handles_of(calls, answers)
+
+    def handles_of(self, calls: Sequence[Call[R]], answers: Sequence[Answer]) -> list[Handle[R]]:
+        """The jobs that were answered; `JobExists` if another was in the way of one."""
         handles: list[Handle[R]] = []
         errors: list[DetentError] = []
         for call, answer in zip(calls, answers, strict=True):
@@ -110,13 +151,41 @@ class Detent:
             raise errors[0]
         return handles
 
-    def _enqueue_many(
-        self, /, calls: Iterable[Call[Any]]
-    ) -> Coroutine[Any, Any, list[Handle[Any]]]:
-        """A job per call, of any types, in few commits; a handle for each, in order."""
-        return self.start_many(list(calls))
+    def enqueue_many(self, calls: Iterable[Call[Any]], *, conn: Any = None) -> list[Handle[Any]]:
+        """A job per call, of any types, in few commits; a handle for each, in order.
 
-    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+        With `conn` they are made in the transaction of that connection, in this thread.
+        """
+        return self.enqueue_calls(list(calls), conn)
+
+    async def aenqueue_many(
+        self, calls: Iterable[Call[Any]], *, conn: Any = None
+    ) -> list[Handle[Any]]:
+        """The same, awaited; `conn` is one that is awaited too."""
+        return await self.aenqueue_calls(list(calls), conn)
+
+    def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        """Enqueue through a connection, or if there is none, through the store."""
+        conn = conn_of(calls, conn)
+        if conn is None or self.connection.is_memory:
+            return self.bridge.run(self.place_many(calls))
+        return enqueue_inside(self, calls, conn)
+
+    async def aenqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        """The same, awaited."""
+        conn = conn_of(calls, conn)
+        if conn is None or self.connection.is_memory:
+            return await self.bridge.reach(self.place_many(calls))
+        return await aenqueue_inside(self, calls, conn)
+
+    def _set_limits(self, calls: Iterable[Call[Any]]) -> Coroutine[Any, Any, None]:
+        """Tell the store of the limits of these calls, which enqueueing does by itself.
+
+        Only before enqueueing in a transaction of one's own it must be done by hand.
+        """
+        return self.connection.set_limits_of(list(calls))
+
+    set_limits, aset_limits = blocking(_set_limits), awaiting(_set_limits)
 
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run."""
@@ -125,14 +194,33 @@ class Detent:
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
+        await self.schedules.aput()
         return await Drain(engine, self.bridge, self.handlers).run()
 
-    def result_of(self, stored: Stored) -> Any:
-        """What a completed job returned, as its function promises it."""
-        job = self.jobs.get(stored.body.type)
-        if job is None:
-            return Reader(Any).read(stored.result or "null")
-        return job.signature.result(stored.result)
+    def returned(self, type: str, text: str | None) -> Any:  # noqa: A002
+        """What a completed job of that type returned, as its function promises it."""
+        job = self.jobs.get(type)
+        return Reader(Any).read(text or "null") if job is None else job.signature.result(text)
+
+    async def aupkeep(self) -> None:
+        """Do what time asks for until called off: schedules, retries, deadlines, lost workers.
+
+        It begins with the schedules that the program declares. Any number of processes may do it.
+        """
+        await self.schedules.aput()
+        await self.bridge.reach(self._keep_up())
+
+    async def _keep_up(self) -> None:
+        engine = await self.engine()
+        while True:
+            try:
+                await engine.upkeep.run()
+            except StoreError as error:
+                if not error.retryable:
+                    _log.exception("upkeep has ended, and with it retries and schedules")
+                    raise
+                _log.warning("upkeep will try again: %s", error)
+                await asyncio.sleep(UPKEEP_RETRY_S)
 
     def close(self) -> None:
         """Let go of the store. It is opened again when it is needed again."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from detent.app.waiting import POLL_S_MAX, looks
 from detent.engine.commands import Change
 from detent.errors import JobCancelled, JobFailed, ResultTimeout, UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge, awaiting, awaiting_each, blocking, blocking_each
-from detent.runtime.outcomes import Span, us_of
+from detent.runtime.outcomes import Span
 from detent.stores.api import Logged, Stored
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = ["Handle", "LogLine", "Status"]
 
 R_co = TypeVar("R_co", covariant=True)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_POLL_S_MIN, _POLL_S_MAX, _POLL_GROWTH = 0.005, 0.25, 1.5
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Handle(Generic[R_co]):
         """What the handler returned, waited for; `JobFailed` or `JobCancelled` if it did not."""
         stored = await self._ended(timeout)
         if stored.job.state is j.JobState.COMPLETED:
-            returned: R_co = self.app.result_of(stored)
+            returned: R_co = self.app.returned(stored.body.type, stored.result)
             return returned
         raise _why_not(stored)
 
@@ -124,7 +124,7 @@ class Handle(Generic[R_co]):
                 return
             # The last lines are committed with the end: after it one more look finds them all.
             is_last = (await self._stored()).job.ended_at is not None
-            await asyncio.sleep(0 if is_last else _POLL_S_MAX)
+            await asyncio.sleep(0 if is_last else POLL_S_MAX)
 
     result, aresult = blocking(_result), awaiting(_result)
     status, astatus = blocking(_status), awaiting(_status)
@@ -139,16 +139,12 @@ class Handle(Generic[R_co]):
         return stored
 
     async def _ended(self, within: Span | None) -> Stored:
-        clock = asyncio.get_running_loop().time
-        until = None if within is None else clock() + us_of(within) / 1_000_000
-        pause = _POLL_S_MIN
-        while (stored := await self._stored()).job.ended_at is None:
-            if until is not None and clock() >= until:
-                why = f"Job {self.id} is {stored.job.state} and has not ended in time; it goes on"
-                raise ResultTimeout(why, id=self.id, state=stored.job.state.value)
-            await asyncio.sleep(pause if until is None else min(pause, max(until - clock(), 0)))
-            pause = min(pause * _POLL_GROWTH, _POLL_S_MAX)
-        return stored
+        async for _ in looks(within):
+            stored = await self._stored()
+            if stored.job.ended_at is not None:
+                return stored
+        why = f"Job {self.id} is {stored.job.state} and has not ended in time; it goes on"
+        raise ResultTimeout(why, id=self.id, state=stored.job.state.value)
 
     def _unknown(self) -> UnknownJob:
         why = "another store, another tenant, or it was forgotten"

@@ -18,8 +18,7 @@ from typing import (
 
 from detent.app.asking import Call
 from detent.app.handle import Handle
-from detent.app.options import CallOptions, JobOptions, need_known
-from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.app.options import CallOptions, JobOptions, UsingOptions, need_known
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -41,10 +40,13 @@ class Job(Generic[P, R, Q, T]):
     gives `Q`, where its `Context` is, and gets `T`, which is a coroutine if it is asynchronous.
     """
 
-    def __init__(self, app: Detent, signature: Signature, options: CallOptions) -> None:
+    def __init__(
+        self, app: Detent, signature: Signature, options: CallOptions, conn: Any = None
+    ) -> None:
         self.app = app
         self.signature = signature
         self.options = options
+        self.conn = conn
         update_wrapper(self, signature.function)
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
@@ -60,31 +62,37 @@ class Job(Generic[P, R, Q, T]):
         """The type of its jobs."""
         return self.signature.name
 
-    @property
-    def bridge(self) -> Bridge:
-        """The way to the store."""
-        return self.app.bridge
+    def using(self, **options: Unpack[UsingOptions]) -> Job[P, R, Q, T]:
+        """The same job with other options, for the calls that are made on the answer.
 
-    def using(self, **options: Unpack[CallOptions]) -> Job[P, R, Q, T]:
-        """The same job with other options, for the calls that are made on the answer."""
-        need_known(options)
-        return Job(self.app, self.signature, cast("CallOptions", {**self.options, **options}))
+        With `conn`, a connection of yours, they are enqueued in its transaction.
+        """
+        need_known(options, UsingOptions)
+        conn = options.pop("conn", self.conn)
+        merged = cast("CallOptions", {**self.options, **options})
+        return Job(self.app, self.signature, merged, conn)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
-        return Call(self.signature, self.signature.payload(args, kwargs), self.options)
+        payload = self.signature.payload(args, kwargs)
+        return Call(self.signature, payload, self.options, self.conn)
 
     # The arguments are checked where the caller is; only what is left to do crosses the bridge.
-    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """A new job with these arguments; when this returns it is durable."""
-        return self.app.start(self.bind(*args, **kwargs))
+        return self.app.enqueue_calls([self.bind(*args, **kwargs)], self.conn)[0]
 
-    def _enqueue_many(self, /, calls: Iterable[Call[R]]) -> Coroutine[Any, Any, list[Handle[R]]]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """The same, awaited."""
+        return (await self.app.aenqueue_calls([self.bind(*args, **kwargs)], self.conn))[0]
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
-        return self.app.start_many(list(calls))
+        return self.app.enqueue_calls(list(calls), self.conn)
 
-    enqueue, aenqueue = blocking(_enqueue), awaiting(_enqueue)
-    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """The same, awaited."""
+        return await self.app.aenqueue_calls(list(calls), self.conn)
 
 
 class Declare:

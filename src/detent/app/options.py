@@ -28,6 +28,7 @@ __all__ = [
     "JobOptions",
     "Limit",
     "Unique",
+    "UsingOptions",
     "deadlines_of",
     "instant_of",
     "need_known",
@@ -126,9 +127,15 @@ class JobOptions(CallOptions, total=False):
     name: str
 
 
-def need_known(options: Mapping[str, Any]) -> None:
+class UsingOptions(CallOptions, total=False):
+    """The same and `conn`: a connection of yours, in whose transaction the jobs are enqueued."""
+
+    conn: Any
+
+
+def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None:
     """Refuse an option that there is not; the types say so too, to those who ask them."""
-    known = JobOptions.__annotations__.keys() | CallOptions.__annotations__.keys()
+    known = kind.__annotations__.keys() | CallOptions.__annotations__.keys()
     for name in options.keys() - known:
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]}?" if near else f" There are {', '.join(sorted(known))}."

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
 from detent.errors import StoreBusy, Unstorable
@@ -17,6 +18,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import (
     Committed,
@@ -25,6 +27,7 @@ from detent.stores.api import (
     LeaseAlive,
     Line,
     Move,
+    New,
     Outcome,
     Own,
     Stale,
@@ -53,6 +56,8 @@ class Change(msgspec.Struct, frozen=True):
     """One command to one job. `known` is the job as the caller saw it last: it saves a question.
 
     `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
+    `new` are jobs that come into being if the command is accepted, in the same commit; they have no
+    keys, because a key that is taken would be in the way of the command itself.
     """
 
     key: Key
@@ -63,16 +68,18 @@ class Change(msgspec.Struct, frozen=True):
     error: ErrorInfo | None = None
     known: Stored | None = None
     delay_us: int | None = None
+    new: tuple[Ask, ...] = ()
 
 
 class _Open:
     """A change that has no answer yet."""
 
-    __slots__ = ("answer", "change", "command_id", "is_fresh", "stored")
+    __slots__ = ("answer", "change", "command_id", "is_fresh", "new_ids", "stored")
 
-    def __init__(self, change: Change, command_id: str) -> None:
+    def __init__(self, change: Change, name: Callable[[], str]) -> None:
         self.change = change
-        self.command_id = command_id
+        self.command_id = name()
+        self.new_ids = [name() for _ in change.new]
         self.stored = change.known
         self.is_fresh = change.known is None
         self.answer: j.Answer | None = None
@@ -91,7 +98,7 @@ class Commands:
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
-        asked = [_Open(change, self._identity.id()) for change in changes]
+        asked = [_Open(change, self._identity.id) for change in changes]
         await self._load([one for one in asked if one.stored is None])
         for _ in range(TRIES_MAX):
             left = [one for one in asked if one.answer is None]
@@ -156,7 +163,19 @@ class Commands:
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
             **msgspec.structs.asdict(one.change.beside),
         )
-        return Unit(one.command_id, moves=(move,))
+        return Unit(one.command_id, moves=(move,), new=self._new(one))
+
+    def _new(self, one: _Open) -> tuple[New, ...]:
+        """The jobs that come with it. Whose they are tells the job that wanted them."""
+        by, now = By(Actor.USER, f"job {one.change.key[1]}"), self._store.now()
+        made: list[New] = []
+        for ask, job_id in zip(one.change.new, one.new_ids, strict=True):
+            ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=ask.reason)
+            new = born(ask, job_id, now, ctx)
+            if isinstance(new, Refusal):
+                raise new.error()
+            made.append(new)
+        return tuple(made)
 
     def _hear(self, one: _Open, answer: j.Accepted, outcome: Outcome) -> None:
         match outcome:

@@ -7,87 +7,45 @@ the caller chose. A request with an idempotency key that was made before answers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
+from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_keyed
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
-from detent.lifecycle import retry
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Refusal
-from detent.lifecycle.profile import Deadlines
-from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import (
-    Body,
     Committed,
-    Idempotency,
     Move,
-    New,
     Outcome,
     Own,
     Stale,
     Store,
     Taken,
-    Unique,
     Unit,
 )
 
-__all__ = ["Ask", "Clash", "Enqueued", "Enqueueing", "OnConflict", "Uniqueness", "born"]
-
-_ANY_STATE = tuple(state.name for state in j.JOB.states)
-
-
-class OnConflict(StrEnum):
-    """What becomes of a unique job that meets another one."""
-
-    REJECT = "reject"
-    IGNORE = "ignore"
-    REPLACE = "replace"
-
-
-class Uniqueness(msgspec.Struct, frozen=True):
-    """The job must be the only one of its fingerprint, among those of these states and this age."""
-
-    fingerprint: str
-    states: tuple[str, ...] = _ANY_STATE
-    period_us: int | None = None
-    on_conflict: OnConflict = OnConflict.REJECT
-
-
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that somebody wants; what is `None` comes from the profile or is made up."""
-
-    type: str
-    payload: str = "[]"
-    meta: str = "{}"
-    tags: tuple[str, ...] = ()
-    schema: str | None = None
-    key: str | None = None
-    id: str | None = None
-    tenant: str = ""
-    profile: str = "python"
-    queue: str = "default"
-    priority: int = 0
-    delivery: str | None = None
-    run_at: int | None = None
-    expires_at: int | None = None
-    deadlines: Deadlines | None = None
-    held: bool = False
-    retry: RetryPolicy | None = None
-    losses_allowed: int | None = None
-    rerun_of: str | None = None
-    workflow: str | None = None
-    step: str | None = None
-    unique: Uniqueness | None = None
-    idempotency: Idempotency | None = None
-    reason: str | None = None
+__all__ = [
+    "Answer",
+    "Ask",
+    "Clash",
+    "Enqueued",
+    "Enqueueing",
+    "OnConflict",
+    "Request",
+    "Uniqueness",
+    "answered",
+    "body_of",
+    "born",
+    "hear",
+]
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -108,7 +66,7 @@ class Clash(msgspec.Struct, frozen=True):
 Answer: TypeAlias = Enqueued | Clash | Refusal
 
 
-class _Open:
+class Request:
     """A request without an answer; `rival` is the job that it is to replace."""
 
     __slots__ = ("answer", "ask", "command_id", "job_id", "rival")
@@ -137,20 +95,20 @@ class Enqueueing:
             left = [one for one in asked if one.answer is None]
             if not left:
                 break
-            await self._try([one for one in left if not _is_keyed(one.ask)], by, self._plain)
-            await self._try([one for one in left if _is_keyed(one.ask)], by, self._keyed)
-        return [_answered(one) for one in asked]
+            await self._try([one for one in left if not is_keyed(one.ask)], by, self._plain)
+            await self._try([one for one in left if is_keyed(one.ask)], by, self._keyed)
+        return [answered(one) for one in asked]
 
     async def close(self) -> None:
         """Finish what was asked for."""
         await self._plain.close()
         await self._keyed.close()
 
-    def _opened(self, ask: Ask) -> _Open:
-        return _Open(ask, self._identity.id(), ask.id or self._identity.id())
+    def _opened(self, ask: Ask) -> Request:
+        return Request(ask, self._identity.id(), ask.id or self._identity.id())
 
-    async def _try(self, asked: Sequence[_Open], by: By, coalescer: Coalescer) -> None:
-        units: list[tuple[_Open, Unit]] = []
+    async def _try(self, asked: Sequence[Request], by: By, coalescer: Coalescer) -> None:
+        units: list[tuple[Request, Unit]] = []
         for one in asked:
             made = self._made(one, by)
             if isinstance(made, Unit):
@@ -159,9 +117,9 @@ class Enqueueing:
                 one.answer = made
         outcomes = await coalescer.commit([unit for _, unit in units]) if units else []
         for (one, unit), outcome in zip(units, outcomes, strict=True):
-            _hear(one, unit, outcome)
+            hear(one, unit.new[0].job, outcome)
 
-    def _made(self, one: _Open, by: By) -> Unit | Clash | Refusal:
+    def _made(self, one: Request, by: By) -> Unit | Clash | Refusal:
         now = self._store.now()
         ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=one.ask.reason)
         new = born(one.ask, one.job_id, now, ctx)
@@ -173,7 +131,7 @@ class Enqueueing:
         return Unit(one.command_id, moves=replacing, new=(new,))
 
 
-def _replacing(one: _Open, by: By, now: int) -> tuple[Move, ...] | Clash:
+def _replacing(one: Request, by: By, now: int) -> tuple[Move, ...] | Clash:
     """The end of the job that this one takes the place of; one that runs is left alone."""
     if one.rival is None:
         return ()
@@ -184,64 +142,18 @@ def _replacing(one: _Open, by: By, now: int) -> tuple[Move, ...] | Clash:
     return (Move(one.rival.version, answer.job, answer.events),)
 
 
-def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
-    """The job that is asked for, decided but not stored yet."""
-    answer = j.decide(None, _command(ask, job_id), now, ctx)
-    if not isinstance(answer, j.Accepted):
-        # A new job is never unchanged.
-        return cast("Refusal", answer)
-    wake_at, unique = j.next_wake(answer.job, now), _unique(ask, now)
-    return New(answer.job, answer.events, body_of(ask), wake_at, unique, ask.idempotency)
-
-
-def body_of(ask: Ask) -> Body:
-    """What the job is about."""
-    policy = ask.retry or RetryPolicy()
-    return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
-
-
-def _command(ask: Ask, job_id: str) -> j.Enqueue:
-    return j.Enqueue(
-        tenant=ask.tenant,
-        id=job_id,
-        profile=ask.profile,
-        queue=ask.queue,
-        priority=ask.priority,
-        delivery=ask.delivery,
-        run_at=ask.run_at,
-        expires_at=ask.expires_at,
-        allowed=None if ask.retry is None else retry.allowed(ask.retry),
-        losses_allowed=ask.losses_allowed,
-        deadlines=ask.deadlines,
-        held=ask.held,
-        rerun_of=ask.rerun_of,
-        workflow=ask.workflow,
-        step=ask.step,
-    )
-
-
-def _unique(ask: Ask, now: int) -> Unique | None:
-    if ask.unique is None:
-        return None
-    since = None if ask.unique.period_us is None else now - ask.unique.period_us
-    return Unique(ask.unique.fingerprint, ask.unique.states, since)
-
-
-def _is_keyed(ask: Ask) -> bool:
-    return ask.unique is not None or ask.idempotency is not None or ask.id is not None
-
-
-def _hear(one: _Open, unit: Unit, outcome: Outcome) -> None:
+def hear(one: Request, job: Job, outcome: Outcome) -> None:
+    """Give the request for this job its answer, or none if it must be tried again."""
     replaced = None if one.rival is None else one.rival.id
     match outcome:
         case Committed() | Own():
-            one.answer = Enqueued(unit.new[0].job, replaced=replaced)
-        case Taken(what="idempotency", by=job, differs=False):
-            one.answer = Enqueued(job, is_new=False)
-        case Taken(what="unique", by=job) if one.ask.unique is not None:
-            _clash(one, one.ask.unique.on_conflict, job)
-        case Taken(what=what, by=job):
-            one.answer = Clash(what, job)
+            one.answer = Enqueued(job, replaced=replaced)
+        case Taken(what="idempotency", by=rival, differs=False):
+            one.answer = Enqueued(rival, is_new=False)
+        case Taken(what="unique", by=rival) if one.ask.unique is not None:
+            _clash(one, one.ask.unique.on_conflict, rival)
+        case Taken(what=what, by=rival):
+            one.answer = Clash(what, rival)
         case Stale():
             # The job that was to be replaced has moved on: who is in the way is asked anew.
             one.rival = None
@@ -249,7 +161,7 @@ def _hear(one: _Open, unit: Unit, outcome: Outcome) -> None:
             raise Unstorable(f"{one.job_id} cannot be stored: {outcome}", id=one.job_id)
 
 
-def _clash(one: _Open, choice: OnConflict, job: Job) -> None:
+def _clash(one: Request, choice: OnConflict, job: Job) -> None:
     if choice is OnConflict.REPLACE and one.rival is None:
         one.rival = job
     elif choice is OnConflict.IGNORE:
@@ -258,7 +170,8 @@ def _clash(one: _Open, choice: OnConflict, job: Job) -> None:
         one.answer = Clash("unique", job)
 
 
-def _answered(one: _Open) -> Answer:
+def answered(one: Request) -> Answer:
+    """The answer, which it must have by now."""
     if one.answer is None:
         raise StoreBusy(f"{one.job_id} was in somebody's way {TRIES_MAX} times", id=one.job_id)
     return one.answer

@@ -24,6 +24,7 @@ from detent.lifecycle.job.values import NAME_MAX
 __all__ = [
     "BATCH_MAX",
     "DEPTH_MAX",
+    "FOLLOWERS_MAX",
     "LINE_CHARS_MAX",
     "META_BYTES_MAX",
     "NAME_CHARS_MAX",
@@ -31,6 +32,7 @@ __all__ = [
     "RESULT_BYTES_MAX",
     "TAGS_MAX",
     "need_batch",
+    "need_followers",
     "need_job",
     "need_name",
     "need_result",
@@ -50,6 +52,8 @@ TAGS_MAX: Final = 50
 """On one job."""
 BATCH_MAX: Final = 10_000
 """Jobs in one call to enqueue many."""
+FOLLOWERS_MAX: Final = 500
+"""Jobs that are enqueued together with the end of another one."""
 LINE_CHARS_MAX: Final = 16_384
 """Of one log line; what is longer is cut there, because a log must never fail a job."""
 
@@ -77,6 +81,14 @@ def need_batch(size: int) -> None:
         why = f"{size} jobs in one call are too many: while they are written others wait."
         fix = f"Enqueue at most {BATCH_MAX} at a time; nothing is lost by that."
         raise _told(TooMany, f"{why} {fix}", "BATCH_MAX", BATCH_MAX, size)
+
+
+def need_followers(size: int) -> None:
+    """Refuse to make too many jobs in the commit that ends another one."""
+    if size > FOLLOWERS_MAX:
+        why = f"{size} jobs cannot be enqueued with the end of one: others wait for that commit."
+        fix = f"Enqueue at most {FOLLOWERS_MAX}, one of which enqueues the rest."
+        raise _told(TooMany, f"{why} {fix}", "FOLLOWERS_MAX", FOLLOWERS_MAX, size)
 
 
 def need_result(what: str, text: str) -> None:

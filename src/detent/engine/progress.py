@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from detent.engine.keeping import name_in
@@ -15,7 +17,15 @@ from detent.lifecycle.workflow import (
     workflow_percentage,
 )
 
-__all__ = ["Listed", "Progress", "Result", "StepProgress", "progress_of", "steps_before"]
+__all__ = [
+    "Before",
+    "Listed",
+    "Progress",
+    "Result",
+    "StepProgress",
+    "before",
+    "progress_of",
+]
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -59,6 +69,14 @@ class Result(msgspec.Struct, frozen=True):
     job_id: str
     state: str
     result: str | None
+    type: str = ""
+
+
+class Before(msgspec.Struct, frozen=True):
+    """The names of the steps that a step comes after: those it waits for, and theirs as well."""
+
+    near: tuple[str, ...] = ()
+    all: tuple[str, ...] = ()
 
 
 def progress_of(flow: Flow, name: str, meta: str) -> Progress:
@@ -67,13 +85,18 @@ def progress_of(flow: Flow, name: str, meta: str) -> Progress:
     return Progress(flow.workflow, workflow_percentage(flow.steps), steps, name, meta)
 
 
-def steps_before(flow: Flow, step_id: str) -> list[str]:
-    """The ids of all steps that come before one, near or far, in their order."""
-    before: set[str] = set()
+def before(flow: Flow, step_id: str) -> Before:
+    """What a step comes after, each in the order of the workflow."""
+    everything: set[str] = set()
     for step in reversed(flow.steps.values()):
-        if step.id == step_id or step.id in before:
-            before.update(step.depends_on)
-    return [one for one in flow.steps if one in before]
+        if step.id == step_id or step.id in everything:
+            everything.update(step.depends_on)
+    near = flow.steps[step_id].depends_on if step_id in flow.steps else ()
+    return Before(_names(flow, near), _names(flow, everything))
+
+
+def _names(flow: Flow, steps: Collection[str]) -> tuple[str, ...]:
+    return tuple(name_in(flow.workflow.id, one) for one in flow.steps if one in steps)
 
 
 def _step(step: Step, tally: Tally) -> StepProgress:

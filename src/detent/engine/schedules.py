@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -96,6 +97,18 @@ class Schedules:
             return replace(schedule, plan=plan, anchor_at=now).armed(now)
 
         return await self._change(plan.key, "edited", edited, by, reason)
+
+    async def put(self, plan: Plan, by: By, reason: str | None = None) -> Schedule:
+        """The schedule as planned, added or edited; one that is so already is left alone."""
+        for _ in range(TRIES_MAX):
+            found = await self.get(plan.key)
+            if found is not None and found.plan == plan:
+                return found
+            change = self.add if found is None else self.edit
+            # Several servers start at once: whoever is second looks again.
+            with suppress(ScheduleExists, UnknownSchedule):
+                return await change(plan, by, reason)
+        raise _busy(plan.key)
 
     async def pause(self, key: Key, by: By, reason: str | None = None) -> Schedule:
         """Fire no slot until it is resumed."""

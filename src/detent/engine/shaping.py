@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,7 +22,7 @@ from detent.errors import BadPolicy
 from detent.lifecycle import workflow as w
 from detent.lifecycle.workflow import StepPlan
 
-__all__ = ["Order", "Part", "batch", "chain", "dag", "group", "stages"]
+__all__ = ["Filled", "Order", "Part", "batch", "chain", "dag", "group", "stages"]
 
 NAME_MAX = 255
 JOBS_MAX = 1_000_000
@@ -30,11 +31,18 @@ JOBS = "jobs"
 """The name of the one step that a group or a batch has beside its callbacks."""
 
 
-class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step and its jobs. Its plan names other steps as the caller does."""
+T = TypeVar("T")
+
+
+class Filled(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
+    """A step and its jobs, as whatever the caller has of them. Its plan names steps as they do."""
 
     plan: StepPlan
-    jobs: tuple[Ask, ...] = ()
+    jobs: tuple[T, ...] = ()
+
+
+Part: TypeAlias = Filled[Ask]
+"""A step with jobs that can be made."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,42 +64,46 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return dict(Counter({part.plan.id: len(part.jobs) for part in self.parts}))
 
 
-def chain(*steps: Ask | Sequence[Ask]) -> tuple[Part, ...]:
+def chain(*steps: T | Sequence[T]) -> tuple[Filled[T], ...]:
     """One after the other, named 1, 2, 3 and so on; a list is a step of jobs that run at once."""
     jobs = {str(number): _some(step) for number, step in enumerate(steps, start=1)}
     return _filled(w.chain(*jobs), jobs)
 
 
-def group(*jobs: Ask) -> tuple[Part, ...]:
+def group(*jobs: T) -> tuple[Filled[T], ...]:
     """All at once; a failure leaves the others alone."""
     return _filled(w.group(JOBS), {JOBS: jobs})
 
 
 def batch(
-    jobs: Sequence[Ask],
+    jobs: Sequence[T],
     *,
-    on_success: Ask | None = None,
-    on_failure: Ask | None = None,
-    on_complete: Ask | None = None,
-) -> tuple[Part, ...]:
+    on_success: T | None = None,
+    on_failure: T | None = None,
+    on_complete: T | None = None,
+) -> tuple[Filled[T], ...]:
     """A group and the jobs that follow when all of it has ended, by how it ended."""
     called = {"on_success": on_success, "on_failure": on_failure, "on_complete": on_complete}
     callbacks = {name: (ask,) for name, ask in called.items() if ask is not None}
     return _filled(w.batch(JOBS, **{name: name for name in callbacks}), {JOBS: jobs, **callbacks})
 
 
-def stages(steps: Mapping[str, Sequence[Ask]], gate: Collection[str] = ()) -> tuple[Part, ...]:
+def stages(
+    steps: Mapping[str, T | Sequence[T]], gate: Collection[str] = ()
+) -> tuple[Filled[T], ...]:
     """Named steps in a row; those in `gate` wait for an approval, and empty ones for jobs."""
-    return _filled(w.stages(*steps, gate=gate), steps)
+    return _filled(w.stages(*steps, gate=gate), _each(steps))
 
 
-def dag(steps: Mapping[str, Sequence[Ask]], after: Mapping[str, Sequence[str]]) -> tuple[Part, ...]:
+def dag(
+    steps: Mapping[str, T | Sequence[T]], after: Mapping[str, Sequence[str]]
+) -> tuple[Filled[T], ...]:
     """Named steps, each with the names of those it comes after."""
     unknown = after.keys() - steps.keys()
     if unknown:
         why = f"workflow shape: after names unknown steps: {', '.join(sorted(unknown))}"
         raise BadPolicy(why, field="after")
-    return _filled(w.dag({name: after.get(name, ()) for name in steps}), steps)
+    return _filled(w.dag({name: after.get(name, ()) for name in steps}), _each(steps))
 
 
 def check(order: Order) -> None:
@@ -119,9 +131,13 @@ def check_member(ask: Ask, tenant: str) -> None:
             raise BadPolicy(f"workflow: a job of a step cannot have its own {name}", field=name)
 
 
-def _some(step: Ask | Sequence[Ask]) -> Sequence[Ask]:
-    return (step,) if isinstance(step, Ask) else step
+def _each(steps: Mapping[str, T | Sequence[T]]) -> dict[str, Sequence[T]]:
+    return {name: _some(step) for name, step in steps.items()}
 
 
-def _filled(plans: Sequence[StepPlan], jobs: Mapping[str, Sequence[Ask]]) -> tuple[Part, ...]:
-    return tuple(Part(plan, tuple(jobs[plan.id])) for plan in plans)
+def _some(step: T | Sequence[T]) -> Sequence[T]:
+    return step if isinstance(step, Sequence) else (step,)
+
+
+def _filled(plans: Sequence[StepPlan], jobs: Mapping[str, Sequence[T]]) -> tuple[Filled[T], ...]:
+    return tuple(Filled(plan, tuple(jobs[plan.id])) for plan in plans)

@@ -11,7 +11,7 @@ from detent.engine.commands import TRIES_MAX
 from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
-from detent.engine.progress import Listed, Progress, Result, progress_of, steps_before
+from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.shaping import Order, Part, check_member, check_part
 from detent.errors import BatchTooLarge, StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -31,6 +31,7 @@ from detent.stores.api import (
     StaleFlow,
     StaleRecord,
     Store,
+    Stored,
     Unit,
 )
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -85,19 +86,21 @@ class Workflows:
         found: list[Result] = []
         after: Key | None = None
         while page := await self._store.find(chosen, Page(_PAGE, after)):
-            found += [Result(one.job.id, one.job.state, one.result) for one in page]
+            found += [_result(one) for one in page]
             after = (tenant, page[-1].job.id)
         return found[::-1]
 
+    async def before(self, job: Job) -> Before:
+        """The steps that the step of this job comes after; they have ended when it runs."""
+        if job.workflow is None or job.step is None:
+            return Before()
+        [flow] = await self._store.flows([(job.tenant, job.workflow)])
+        return Before() if flow is None else before(flow, job.step)
+
     async def results_before(self, job: Job) -> dict[str, Sequence[Result]]:
         """By step, what came out of everything that the step of this job comes after."""
-        if job.workflow is None or job.step is None:
-            return {}
-        key = (job.tenant, job.workflow)
-        [flow] = await self._store.flows([key])
-        steps = [] if flow is None else steps_before(flow, job.step)
-        names = [keeping.name_in(job.workflow, one) for one in steps]
-        return {name: await self.results_of(key, name) for name in names}
+        key, steps = (job.tenant, job.workflow or ""), await self.before(job)
+        return {name: await self.results_of(key, name) for name in steps.all}
 
     # --- steering -------------------------------------------------------------------------------
 
@@ -206,6 +209,11 @@ class Workflows:
         answer = w.decide(flow, w.Abort(), now, ctx)
         move = FlowMove(flow, answer) if isinstance(answer, w.Accepted) else None
         return Unit(command_id, flow=move, puts=(later,))
+
+
+def _result(stored: Stored) -> Result:
+    job = stored.job
+    return Result(job.id, job.state, stored.result, stored.body.type)
 
 
 def _barred(flow: Flow | None, command: w.Command, ctx: w.Context) -> Refusal | None:

@@ -7,25 +7,47 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, TypeVar, overload
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
 
 from detent.engine import limits
+from detent.engine.asks import Ask, born, is_keyed
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
+from detent.engine.progress import Result
 from detent.errors import BadOption, BadResult
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
 from detent.runtime.outcomes import Cancelled
-from detent.stores.api import Line, Note, Stored, key_of
+from detent.stores.api import Limit, Line, Note, Stored, key_of
 
-__all__ = ["Context", "Heard"]
+__all__ = ["Asking", "Context", "Ending", "Heard"]
 
 T = TypeVar("T")
 PERCENT_MAX = 100
 _LEVEL_MAX = 20
+
+
+class Asking(Protocol):
+    """A call of a job, with its options."""
+
+    @property
+    def conn(self) -> Any:
+        """The connection in whose transaction it is to be enqueued, if it names one."""
+        ...
+
+    def ask(self, now: int) -> Ask:
+        """What the engine is asked for."""
+        ...
+
+    def limit(self) -> dict[tuple[str, str], Limit]:
+        """The limit that it is to run under, by tenant and key, if it names one."""
+        ...
 
 
 class Heard:
@@ -38,6 +60,7 @@ class Heard:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
         self.is_cancelled = False
+        self.calls: list[Asking] = []
 
     def forget(self, lines: int, note: Note | None) -> None:
         """That many lines and this note are in the store; what was said since then is not."""
@@ -47,12 +70,40 @@ class Heard:
             self.note = None
 
 
+class Ending(msgspec.Struct, frozen=True):
+    """How a job of an earlier step ended; `value` is what it returned, if it completed."""
+
+    job_id: str
+    type: str
+    state: str
+    value: Any = None
+
+
+class Promise(Protocol):
+    """What is known of a handler: the type that it returns."""
+
+    def result(self, text: str | None) -> Any:
+        """What it returned, as that type."""
+        ...
+
+
+_NOBODY: Mapping[str, Promise] = {}
+
+
 class Context:
     """One attempt at one job. A handler gets it as its first parameter, if that is annotated so."""
 
-    def __init__(self, stored: Stored, engine: Engine, bridge: Bridge, by: By) -> None:
+    def __init__(
+        self,
+        stored: Stored,
+        engine: Engine,
+        bridge: Bridge,
+        by: By,
+        handlers: Mapping[str, Promise] = _NOBODY,
+    ) -> None:
         self._stored = stored
         self._engine = engine
+        self._handlers = handlers
         self._bridge = bridge
         self._by = by
         self._checkpoint = stored.checkpoint
@@ -102,6 +153,32 @@ class Context:
         line = mended(text, limits.LINE_CHARS_MAX)
         self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), line)
 
+    def enqueue(self, *calls: Asking) -> None:
+        """Enqueue these calls, made with `bind`, in the commit that completes this job.
+
+        Both happen or neither: a run that fails, is lost or is called off leaves none of them. A
+        call with a unique or an idempotency key is refused, because another job that has it would
+        be in the way of the end itself.
+        """
+        for call in calls:
+            if call.conn is not None:
+                why = "The end of a job cannot be part of a transaction of your own"
+                raise BadOption(f"{why}: bind the call without conn", option="conn")
+            self._need_fit(call.ask(self._engine.store.now()))
+        limits.need_followers(len(self.heard.calls) + len(calls))
+        self.heard.calls.extend(calls)
+
+    def _need_fit(self, ask: Ask) -> None:
+        """What could not be made at the end is refused now, where the handler can still hear it."""
+        limits.need_job(ask)
+        if is_keyed(ask):
+            why = "a job with a key of its own cannot be enqueued with the end of another"
+            raise BadOption(f"{ask.type}: {why}: enqueue it by itself", option="unique")
+        about = j.Context(By(Actor.USER, self.job_id), self.job_id, place=1)
+        refusal = born(ask, self.job_id, self._engine.store.now(), about)
+        if isinstance(refusal, Refusal):
+            raise refusal.error()
+
     @overload
     def saved(self) -> Any: ...
     @overload
@@ -125,5 +202,36 @@ class Context:
             raise answer.error()
         self._checkpoint = text
 
-    save = blocking(_save)
-    asave = awaiting(_save)
+    async def _results(self, step: str | None = None) -> list[Any]:
+        """What the completed jobs of an earlier step returned, in the order of their calls.
+
+        Each is of the type that its function promises. Without a name it is about the steps that
+        this one waits for; outside of a workflow there is nothing.
+        """
+        return [one.value for one in await self._endings(step) if one.state == "completed"]
+
+    async def _endings(self, step: str | None = None) -> list[Ending]:
+        """How each job of an earlier step ended, those without a result too."""
+        flows, job = self._engine.workflows, self._stored.job
+        before = await flows.before(job)
+        if step is not None and step not in before.all:
+            why = f"No step {step!r} comes before this one: {', '.join(before.all) or 'none does'}"
+            raise BadOption(why, option="step", value=step)
+        found: list[Ending] = []
+        for name in before.near if step is None else (step,):
+            some = await flows.results_of((job.tenant, job.workflow or ""), name)
+            found += [self._ending(one) for one in some]
+        return found
+
+    save, asave = blocking(_save), awaiting(_save)
+    results, aresults = blocking(_results), awaiting(_results)
+    endings, aendings = blocking(_endings), awaiting(_endings)
+
+    def _ending(self, one: Result) -> Ending:
+        if one.state != j.JobState.COMPLETED:
+            return Ending(one.job_id, one.type, one.state)
+        known = self._handlers.get(one.type)
+        value = (
+            Reader(Any).read(one.result or "null") if known is None else known.result(one.result)
+        )
+        return Ending(one.job_id, one.type, one.state, value)

@@ -22,10 +22,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge
-from detent.runtime.context import Context, Heard
+from detent.runtime.context import Asking, Context, Heard
 from detent.runtime.ending import Raised, ending
 from detent.runtime.signature import Signature
-from detent.stores.api import Line, Note, Stored, key_of
+from detent.stores.api import LimitKind, LimitRow, Line, Note, Stored, key_of
 
 __all__ = ["Moment", "Runner"]
 
@@ -68,7 +68,7 @@ class Runner:
     async def run(self, stored: Stored) -> j.Answer:
         """Run it and report; the answer is a refusal when the job was no longer ours."""
         self._at(Moment.AFTER_CLAIM)
-        ctx = Context(stored, self._engine, self._bridge, self._by)
+        ctx = Context(stored, self._engine, self._bridge, self._by, self._handlers)
         watch = asyncio.create_task(self._watch(stored, ctx))
         try:
             returned = await self._returned(stored, ctx)
@@ -79,6 +79,7 @@ class Runner:
         await self._bridge.reach(self._note(stored, ctx.heard.note))
         now = self._engine.store.now()
         change = ending(stored, returned, self._by, tuple(ctx.heard.lines), now)
+        change = await self._bridge.reach(self._followed(change, ctx.heard.calls, now))
         answer = await self._bridge.reach(self._report(stored, change))
         self._at(Moment.AFTER_COMMIT)
         return answer
@@ -100,6 +101,19 @@ class Runner:
             return Raised(error)
         except (Exception, SystemExit) as error:
             return Raised(error)
+
+    async def _followed(self, change: Change, calls: Sequence[Asking], now: int) -> Change:
+        """The same with the jobs that are to come into being with it, if it completes the job."""
+        if not calls or not isinstance(change.command, j.Complete):
+            return change
+        rows = [
+            LimitRow(LimitKind.KEY, key, limit, tenant)
+            for call in calls
+            for (tenant, key), limit in call.limit().items()
+        ]
+        if rows:
+            await self._engine.store.set_limits(rows, now=now)
+        return msgspec.structs.replace(change, new=tuple(call.ask(now) for call in calls))
 
     async def _report(self, stored: Stored, change: Change) -> j.Answer:
         """The last lines go with the end, in one commit; of an end that is refused they stay."""

@@ -58,7 +58,8 @@ class Rig:
         """Run every job that is due; the ids of those that were run, in order.
 
         With `advance` the clock is moved to the next moment at which something is due, until
-        nothing is left that time could bring. With `crash` the worker dies at that moment of its
+        nothing is left that time could bring to jobs that there are; schedules never end, so for
+        their slots move the clock yourself. With `crash` the worker dies at that moment of its
         first job, and `Crashed` is raised.
         """
         return asyncio.run(self.adrain(advance=advance, crash=crash))
@@ -68,6 +69,7 @@ class Rig:
     ) -> list[str]:
         """The same in the running loop; asynchronous handlers run in it."""
         engine = await self.app.bridge.reach(self.app.engine())
+        await self.app.schedules.aput()
         await self.app.bridge.reach(self._bury(engine))
         ran: list[str] = []
         while len(ran) < RUNS_MAX:
@@ -85,7 +87,7 @@ class Rig:
 
     def run(self, call: Call[R]) -> R:
         """Enqueue one job, run everything that is due, and answer its result or raise its error."""
-        handle = self.app.bridge.run(self.app.start(call))
+        [handle] = self.app.bridge.run(self.app.place_many([call]))
         self.drain()
         return handle.result(timeout=0)
 

@@ -1,0 +1,58 @@
+"""Calls become jobs in a transaction of the caller's own, in the caller's own thread or loop.
+
+The store is not asked, and nothing crosses the bridge: whoever holds a transaction open must not
+wait for somebody who may be waiting for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from detent.app.asking import Call
+from detent.engine import limits
+from detent.engine.joining import Joining
+from detent.errors import BadOption
+from detent.stores import inside
+
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
+    from detent.app.handle import Handle
+
+__all__ = ["aenqueue_inside", "enqueue_inside"]
+
+R = TypeVar("R")
+
+
+def enqueue_inside(app: Detent, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+    """Enqueue in the transaction of a connection that blocks."""
+    joining, clock = _joining(app, calls), app.connection.now
+    for piece in joining.pieces:
+        piece.hear(inside.enqueue(conn, piece.unit, joining.now, clock=clock))
+    return app.handles_of(calls, joining.answers())
+
+
+async def aenqueue_inside(app: Detent, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+    """Enqueue in the transaction of a connection that is awaited."""
+    joining, clock = _joining(app, calls), app.connection.now
+    for piece in joining.pieces:
+        piece.hear(await inside.aenqueue(conn, piece.unit, joining.now, clock=clock))
+    return app.handles_of(calls, joining.answers())
+
+
+def _joining(app: Detent, calls: Sequence[Call[Any]]) -> Joining:
+    limits.need_batch(len(calls))
+    now = app.connection.now()
+    asks = [call.ask(now) for call in calls]
+    for call, ask in zip(calls, asks, strict=True):
+        limits.need_job(ask)
+        _need_told(app, call)
+    return Joining(asks, app.by, app.connection.identity, now)
+
+
+def _need_told(app: Detent, call: Call[Any]) -> None:
+    """A limit is no part of the transaction, so the store must have heard of it before."""
+    if not app.connection.has_told(call.limit()):
+        why = "its limit is not in the store yet, and cannot be put there inside a transaction"
+        fix = "call app.set_limits([...]) with such calls before it"
+        raise BadOption(f"{call.signature.name}: {why}: {fix}", option="limit")

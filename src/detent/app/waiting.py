@@ -1,0 +1,27 @@
+"""Waiting for something that only the store knows: look, pause, look again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from detent.runtime.outcomes import Span, us_of
+
+__all__ = ["POLL_S_MAX", "looks"]
+
+POLL_S_MAX = 0.25
+_POLL_S_MIN, _POLL_GROWTH = 0.005, 1.5
+
+
+async def looks(within: Span | None) -> AsyncIterator[None]:
+    """The moments at which to look, ever rarer; they end when the time is over."""
+    clock = asyncio.get_running_loop().time
+    until = None if within is None else clock() + us_of(within) / 1_000_000
+    pause = _POLL_S_MIN
+    while True:
+        yield
+        left = pause if until is None else until - clock()
+        if left <= 0:
+            return
+        await asyncio.sleep(min(pause, left))
+        pause = min(pause * _POLL_GROWTH, POLL_S_MAX)

@@ -1,0 +1,1 @@
+"""Detent in other people's frameworks. Nothing here imports one that is not in use already."""

@@ -8,7 +8,7 @@ import pytest
 
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
-from detent.engine.hurdles import Hurdle, Verdict
+from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
 from detent.engine.queries import Why
 from detent.engine.shaping import Order, stages
 from detent.engine.telling import told_at, told_span
@@ -321,3 +321,14 @@ def test_spans_are_told_in_two_units() -> None:
         -61 * SECOND: "-1 min 1 s",
     }
     assert {us: told_span(us) for us in told} == told
+
+
+async def test_a_queue_too_long_to_count_and_a_missing_engine_are_told_as_such(
+    world: World, engine: Engine
+) -> None:
+    job = await push(engine, profile="engine")
+    facts = Facts(stored=await world.got(job), now=world.now, ahead=Ahead(7, False, SECOND))
+    found = {one.name: one for one in hurdles(facts)}
+    assert found["turn"].says.startswith("At least 7 jobs in queue default go first")
+    assert found["turn"].clears_at is None
+    assert found["worker"].says.startswith("No engine is alive.")

@@ -77,13 +77,13 @@ def list_(
     """
     page = Page(limit, None if after is None else (place.tenant, after))
 
-    async def work(engine: Engine) -> Listing:
-        return await engine.queries.jobs(choice.filter(place.tenant), page)
+    async def work(engine: Engine) -> tuple[Listing, int]:
+        return await engine.queries.jobs(choice.filter(place.tenant), page), engine.store.now()
 
-    found = asked(place, work)
+    found, now = asked(place, work)
     following = None if found.after is None else found.after[1]
-    rows = [_row(one) for one in found.jobs]
-    head = ("id", "type", "state", "queue", "priority", "attempt", "since", "why")
+    rows = [_row(one, now) for one in found.jobs]
+    head = ("id", "type", "state", "queue", "attempt", "for", "why")
     more = [] if following is None else [Text(f"There are more: --after {following}")]
     data = {"jobs": [job_data(one) for one in found.jobs], "after": following}
     answer(place, data, table(head, rows, "There are no such jobs."), *more)
@@ -142,10 +142,11 @@ def why(place: Place, job: Id) -> None:
 READING = {"list": list_, "show": show, "history": history, "logs": logs, "why": why}
 
 
-def _row(stored: Stored) -> tuple[Text, ...]:
+def _row(stored: Stored, now: int) -> tuple[Text, ...]:
+    """What fits beside an id on a usual terminal; the rest is in the JSON."""
     job, body = stored.job, stored.body
     note = "held" if job.held else job.cause or ""
-    told = (job.queue, job.priority, job.attempt, at(job.state_at), note)
+    told = (job.queue, job.attempt, told_span(now - job.state_at), note)
     return cell(job.id), cell(body.type), state_cell(job.state), *map(cell, told)
 
 

@@ -111,7 +111,7 @@ def _due(facts: Facts) -> Hurdle:
     job, now = facts.stored.job, facts.now
     if job.state not in TIMED or job.run_at is None:
         since = job.ready_at or job.state_at
-        return _passed("due", f"Its time has come; it is ready for {told_span(now - since)}.")
+        return _passed("due", f"Its time has come; it has been ready for {told_span(now - since)}.")
     if job.run_at > now:
         why = "It starts" if job.returned_by is None else f"After {job.returned_by} it goes on"
         wait = told_span(job.run_at - now)

@@ -9,7 +9,7 @@ from detent.cli.places import shown_url
 from detent.engine.building import Created
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
-from detent.engine.shaping import Order, stages
+from detent.engine.shaping import Order, Part, stages
 from tests.cli.inside import ADA, Desk
 from tests.cli.test_jobs import finish
 
@@ -18,7 +18,8 @@ def build(desk: Desk) -> str:
     """A workflow whose second step waits for an approval."""
 
     async def work(engine: Engine) -> str:
-        parts = stages({"build": [Ask(type="a")], "deploy": [Ask(type="b")]}, gate=["deploy"])
+        steps = {"build": Ask(type="a"), "deploy": Ask(type="b")}
+        parts: tuple[Part, ...] = stages(steps, gate=["deploy"])
         made = await engine.workflows.create(Order(parts=parts, name="release"), ADA)
         assert isinstance(made, Created)
         return made.id

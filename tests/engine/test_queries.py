@@ -10,7 +10,7 @@ from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
 from detent.engine.queries import Why
-from detent.engine.shaping import Order, stages
+from detent.engine.shaping import Order, Part, stages
 from detent.engine.telling import told_at, told_span
 from detent.errors import UnknownJob
 from detent.lifecycle import job as j
@@ -158,7 +158,8 @@ async def test_those_that_go_first_are_counted_and_timed_by_the_pace_of_late(
     await engine.operators.hold(key_of(held), USER)
     await push(engine, priority=9, type="paused")
     await engine.operators.pause(GateKind.TYPE, "paused", USER)
-    parts = stages({"a": [Ask(type="a", queue="other")], "b": [Ask(type="b", priority=9)]})
+    first, second = Ask(type="a", queue="other"), Ask(type="b", priority=9)
+    parts: tuple[Part, ...] = stages({"a": first, "b": second})
     await engine.workflows.create(Order(parts=parts), USER)
     [behind] = await world.store.find(Filter(type="b"))
     assert "b is not open yet: it comes after a" in of(await why(engine, behind.job), "step").says
@@ -178,7 +179,8 @@ async def test_those_that_go_first_are_counted_and_timed_by_the_pace_of_late(
 async def test_a_job_of_a_workflow_says_what_its_step_waits_for(
     world: World, engine: Engine
 ) -> None:
-    parts = stages({"build": [Ask(type="a")], "deploy": [Ask(type="b")]}, gate=["deploy"])
+    steps = {"build": Ask(type="a"), "deploy": Ask(type="b")}
+    parts: tuple[Part, ...] = stages(steps, gate=["deploy"])
     await engine.workflows.create(Order(parts=parts, id="w"), USER)
     await world.alive("w1")
     [deploy] = await world.store.find(Filter(type="b"))

@@ -19,3 +19,7 @@ END
 $$;
 
 RESET detent.retention
+
+-- Whatever somebody kept beside our schema.
+DROP SCHEMA public CASCADE;
+CREATE SCHEMA public;

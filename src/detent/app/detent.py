@@ -134,16 +134,18 @@ class Detent:
 
     def handles_of(self, calls: Sequence[Call[R]], answers: Sequence[Answer]) -> list[Handle[R]]:
         """The jobs that were answered; `JobExists` if another was in the way."""
-        return [self._handle_of(call, answer) for call, answer in zip(calls, answers, strict=True)]
+        pairs = zip(calls, answers, strict=True)
+        return [self.handle_of(call.signature.name, answer) for call, answer in pairs]
 
-    def _handle_of(self, call: Call[R], answer: Answer) -> Handle[R]:
+    def handle_of(self, name: str, answer: Answer) -> Handle[Any]:
+        """The job that was answered to whoever asked for one of that name."""
         match answer:
             case Enqueued(job=job, is_new=is_new):
                 return Handle(self, job.id, job.tenant, is_new=is_new)
             case Clash(what=what, by=job):
                 why = f"job {job.id} is in the way ({what}), and it is {job.state}"
                 told = {"id": job.id, "what": what, "state": job.state.value}
-                raise JobExists(f"{call.signature.name}: {why}", **told)
+                raise JobExists(f"{name}: {why}", **told)
             case Refusal():
                 raise answer.error()
 

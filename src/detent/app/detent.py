@@ -142,14 +142,19 @@ class Detent:
         errors: list[DetentError] = []
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, Enqueued):
-                job = answer.job
-                handles.append(Handle(self, job.id, job.tenant, is_new=answer.is_new))
+                handles.append(self.handle_of(call.signature.name, answer))
             else:
-                errors.append(_error_of(call, answer))
+                errors.append(_error_of(call.signature.name, answer))
         if errors:
             errors[0].fields["enqueued"] = [handle.id for handle in handles if handle.is_new]
             raise errors[0]
         return handles
+
+    def handle_of(self, name: str, answer: Answer) -> Handle[Any]:
+        """The job that was answered to whoever asked for one of that name."""
+        if isinstance(answer, Enqueued):
+            return Handle(self, answer.job.id, answer.job.tenant, is_new=answer.is_new)
+        raise _error_of(name, answer)
 
     def enqueue_many(self, calls: Iterable[Call[Any]], *, conn: Any = None) -> list[Handle[Any]]:
         """A job per call, of any types, in few commits; a handle for each, in order.
@@ -238,13 +243,13 @@ class Detent:
         self.close()
 
 
-def _error_of(call: Call[Any], answer: Clash | Refusal) -> DetentError:
+def _error_of(name: str, answer: Clash | Refusal) -> DetentError:
     if isinstance(answer, Refusal):
         return answer.error()
     job, what = answer.by, answer.what
     why = f"job {job.id} is in the way ({what}), and it is {job.state}"
     told = {"id": job.id, "what": what, "state": job.state.value}
-    return JobExists(f"{call.signature.name}: {why}", **told)
+    return JobExists(f"{name}: {why}", **told)
 
 
 def _in_a_loop(work: Coroutine[Any, Any, R]) -> R:

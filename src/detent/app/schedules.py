@@ -14,11 +14,9 @@ from detent.app.handle import Handle, moment
 from detent.app.job import Job
 from detent.engine import limits
 from detent.engine import schedules as engine
-from detent.engine.enqueueing import Clash, Enqueued
 from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule
 from detent.engine.timetable import timetable
-from detent.errors import BadOption, JobExists
-from detent.lifecycle.machine import Refusal
+from detent.errors import BadOption
 from detent.runtime.bridge import Bridge, awaiting, blocking
 
 if TYPE_CHECKING:
@@ -172,14 +170,9 @@ class Schedules:
     async def _fire(self, name: str, reason: str | None = None, tenant: str = "") -> Handle[Any]:
         """One job of it now, whatever its times say, paused or not."""
         made = await self._app.engine()
-        match await made.schedules.fire((tenant, name), self._app.by, reason):
-            case Enqueued(job=job):
-                return Handle(self._app, job.id, job.tenant)
-            case Clash(what=what, by=job):
-                told = {"id": job.id, "what": what, "state": job.state.value}
-                raise JobExists(f"{name}: job {job.id} is in the way ({what})", **told)
-            case Refusal() as refusal:
-                raise refusal.error()
+        return self._app.handle_of(
+            name, await made.schedules.fire((tenant, name), self._app.by, reason)
+        )
 
     put, aput = blocking(_put), awaiting(_put)
     list, alist = blocking(_list), awaiting(_list)

@@ -13,6 +13,7 @@ from detent.stores.postgres.address import read
 from detent.stores.postgres.columns import JOB, MOVING
 from detent.stores.postgres.connection import open_connection
 from detent.stores.postgres.lanes import Lane, numbers_of
+from detent.stores.postgres.marks import NO_MARKS
 from detent.stores.postgres.statements import SQL
 
 __all__ = ["Raw"]
@@ -44,6 +45,7 @@ _HELD: dict[str, Any] = {
     "actor": "worker",
     "actor_id": "w1",
     "now": _NOW,
+    **NO_MARKS,
 }
 
 
@@ -53,7 +55,7 @@ class Raw:
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._connection = self._wait(open_connection(read(url)))
-        self._lane = self._wait(numbers_of(self._connection, {_LANE}))[_LANE]
+        self.lane = self._wait(numbers_of(self._connection, {_LANE}))[_LANE]
         self._last = 10**9
         self._active: list[str] = []
         self._held: list[str] = []
@@ -85,7 +87,7 @@ class Raw:
             "event_source": [None] * number,
             "event_target": ["available"] * number,
             "event_rest": [_MADE] * number,
-            "lanes": [self._lane] * number,
+            "lanes": [self.lane] * number,
             "tag_tenants": [],
             "tag_texts": [],
             "tag_ids": [],

@@ -8,7 +8,7 @@ workflows have a say, the statement takes nothing and `granting` asks them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +20,7 @@ from detent.stores.api import Claimed, Stored, Want
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["Answer", "asked", "claim", "claimed_before", "command_of", "read", "spans_of"]
+__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of"]
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
@@ -41,10 +41,12 @@ class Answer(msgspec.Struct, frozen=True):
     is_again: bool
     is_limited: bool
     needs_care: bool
+    lanes: Sequence[int]
+    """Where the jobs that it took stood, one by one."""
 
 
-def asked(want: Want, now: int) -> dict[str, Any]:
-    """The wish as the parameters of a claim."""
+def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The wish as the parameters of a claim that looks behind these marks."""
     spans = spans_of(want, now)
     state, event = (
         (j.JobState.PENDING, j.JobEvent.DISPATCH)
@@ -73,6 +75,7 @@ def asked(want: Want, now: int) -> dict[str, Any]:
         "state": state,
         "event": event,
         "now": now,
+        **marks,
     }
 
 
@@ -116,16 +119,10 @@ def _standing(profile: str, want: Want) -> j.Job:
     )
 
 
-async def claim(connection: Connection, want: Want, now: int) -> tuple[Answer, Claimed]:
-    """As many jobs as there are leases, if nothing but the lanes has a say."""
-    rows = await connection.fetch("claim", **asked(want, now))
-    return read(rows, 1)
-
-
 def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     """What the statement answered, from rows whose answers begin at that column."""
-    answer = Answer(*rows[0][start : start + 4])
-    jobs = [row[start + 4 :] for row in rows]
+    answer = Answer(*rows[0][start : start + 5])
+    jobs = [row[start + 5 :] for row in rows]
     return answer, Claimed(
         tuple(stored_of(row) for row in jobs if row[0] is not None), lost=not answer.claims
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from asyncpg.exceptions import LockNotAvailableError
@@ -13,9 +14,10 @@ from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
 from detent.stores.legal import is_storable
 from detent.stores.postgres import arrays, claiming, granting, writing
-from detent.stores.postgres.connection import LOCK_MS, Connection
+from detent.stores.postgres.connection import LOCK_MS, Connection, Row
 from detent.stores.postgres.faults import UNFIT
 from detent.stores.postgres.lanes import Lanes
+from detent.stores.postgres.marks import NO_MARKS, Position
 from detent.stores.postgres.sorting import Batch
 
 __all__ = ["Step"]
@@ -24,11 +26,22 @@ __all__ = ["Step"]
 class Step:
     """One step: its units, its wish, and the time it was asked at."""
 
-    def __init__(self, lanes: Lanes, batch: Batch, want: Want | None, now: int) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        batch: Batch,
+        want: Want | None,
+        now: int,
+        marks: Mapping[str, Sequence[Any]] = NO_MARKS,
+    ) -> None:
         self._lanes = lanes
         self._batch = batch
         self._want = want
         self._now = now
+        self._marks = marks
+        self.reached: tuple[tuple[int, Position], ...] = ()
+        self.took_s = 0.0
+        self.is_marked = False
         self.is_limited: bool | None = None
         self.has_opened = False
         self._tries = 0
@@ -74,10 +87,29 @@ class Step:
         if want is None or not is_storable(want):
             return Claimed()
         if _is_plain(want):
-            answer, claimed = await claiming.claim(connection, want, self._now)
+            told = claiming.asked(want, self._now, self._marks)
+            rows = await self._timed(connection, "claim", told)
+            answer, claimed = self._read(rows, 1)
             if not self._leaves_it(answer):
                 return await self._completed(connection, want, answer, claimed)
         return await self._with_care(connection, want, is_inside)
+
+    async def _timed(
+        self, connection: Connection, statement: str, told: dict[str, Any]
+    ) -> list[Row]:
+        """The rows of a statement that claims, and how long it took by itself."""
+        begun_at = time.monotonic()
+        rows = await connection.fetch(statement, **told)
+        self.took_s = time.monotonic() - begun_at
+        return rows
+
+    def _read(self, rows: list[Row], start: int) -> tuple[claiming.Answer, Claimed]:
+        """What such a statement says, and how far it has come in each lane."""
+        answer, claimed = claiming.read(rows, start)
+        jobs = (stored.job for stored in claimed.jobs)
+        positions = (Position(~job.priority, job.place or 0, job.id) for job in jobs)
+        self.reached = tuple(zip(answer.lanes, positions, strict=True))
+        return answer, claimed
 
     def _leaves_it(self, answer: claiming.Answer) -> bool:
         """Whether the statement took nothing because there is more to be asked."""
@@ -89,6 +121,7 @@ class Step:
     ) -> Claimed:
         if answer.claims and answer.is_again:
             return Claimed(await claiming.claimed_before(connection, want))
+        self.is_marked = bool(self._marks["mark_lanes"])
         return claimed
 
     async def _with_care(self, connection: Connection, want: Want, is_inside: bool) -> Claimed:
@@ -169,9 +202,9 @@ class Step:
         return Stepped(await self._answers(connection, held))
 
     async def _move_and_claim(self, connection: Connection, want: Want) -> Stepped:
-        told = {**self._told_moves(), **claiming.asked(want, self._now)}
-        rows = await connection.fetch("step", **told)
-        answer, claimed = claiming.read(rows, 2)
+        told = {**self._told_moves(), **claiming.asked(want, self._now, self._marks)}
+        rows = await self._timed(connection, "step", told)
+        answer, claimed = self._read(rows, 2)
         held = set(rows[0][1])
         outcomes = await self._answers(connection, held)
         if len(held) < len(outcomes):

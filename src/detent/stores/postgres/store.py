@@ -28,6 +28,7 @@ from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
 from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Crier, Listener
+from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
@@ -65,12 +66,15 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
-    def __init__(self, where: Address, clock: Callable[[], int] | None) -> None:
+    def __init__(
+        self, where: Address, clock: Callable[[], int] | None, marks: Marks | None = None
+    ) -> None:
         self._address = where
         self._clock = clock
         self._process = os.getpid()
         self._bell = Bell()
         self._lanes = Lanes()
+        self._marks = Marks() if marks is None else marks
         self._open: _Open | None = None
         self._folded_at = 0.0
         self._is_limited = False
@@ -151,10 +155,11 @@ class PostgresStore:
         if unknown:
             await opened.pool.run(lambda one: self._lanes.learn(one, unknown))
         seen = self._bell.rung
-        step = Step(self._lanes, batch, want, now)
+        step = Step(self._lanes, batch, want, now, self._marks.told(seen))
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
-        if want is not None and not stepped.claimed.lost:
-            stepped = await self._with_placed(want, stepped, now)
+        if want is not None:
+            self._marks.keep(step.reached, step.took_s, seen)
+            stepped = await self._with_rest(want, stepped, now, is_marked=step.is_marked)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         if step.has_opened or any(self._may_let_in(unit) for unit in units):
             self._tell()
@@ -169,14 +174,20 @@ class PostgresStore:
             return True
         return self._is_limited and any(move.job.lease is None for move in moved)
 
-    async def _with_placed(self, want: Want, stepped: api.Stepped, now: int) -> api.Stepped:
-        """Jobs that had no lane are granted too; if that fails, the answer there is stands."""
+    async def _with_rest(
+        self, want: Want, stepped: api.Stepped, now: int, *, is_marked: bool
+    ) -> api.Stepped:
+        """What stands before a mark, and jobs that had no lane, are granted too.
+
+        If that fails, the answer there is stands.
+        """
         jobs = stepped.claimed.jobs
         rest = replace(want, leases=want.leases[len(jobs) :])
-        if not rest.leases:
+        if not rest.leases or stepped.claimed.lost:
             return stepped
+        self._marks.drop()
         with suppress(StoreError):
-            if await self._run(placing.place):
+            if await self._run(placing.place) or is_marked:
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

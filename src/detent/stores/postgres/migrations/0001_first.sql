@@ -96,7 +96,10 @@ CREATE TABLE detent.jobs (
     autovacuum_vacuum_cost_delay = 1
 );
 
-CREATE INDEX jobs_claimable ON detent.jobs (lane, priority DESC, place, id)
+-- All of it ascends, so that "after this position" is one range of the index: its dead entries stay
+-- while anybody's snapshot is older than they are, and a claim that remembers how far it was last
+-- does not walk over them. Unlike its negative, the complement of every priority is a number.
+CREATE INDEX jobs_claimable ON detent.jobs (lane, (~priority), place, id)
     WHERE state = 'available' AND NOT held AND NOT gated;
 
 CREATE INDEX jobs_waking ON detent.jobs (wake_at, tenant, id) WHERE wake_at IS NOT NULL;

@@ -1,6 +1,6 @@
 -- Claims: the lanes that are wanted and open, what each has to give to the merged order of all, and
 -- then so many of each under a lock. A row that somebody else has locked is passed over; a lane never
--- locks more than it gives.
+-- locks more than it gives. In a lane with a mark, what stands at or before the mark is not looked at.
 
 -- part: claiming
 alive AS MATERIALIZED (
@@ -20,10 +20,16 @@ alive AS MATERIALIZED (
         WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
     ) AS j WHERE j.tenant = $tenant
 ), open AS MATERIALIZED (
-    SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us
+    SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us,
+        -- Nothing stands before this.
+        coalesce(m.rank, -9223372036854775808) AS rank,
+        coalesce(m.place, -9223372036854775808) AS place, coalesce(m.id, '') AS id
     FROM detent.lanes AS l
     JOIN unnest($profiles::text[], $lease_spans::bigint[]) AS p (profile, lease_us)
         ON p.profile = l.profile
+    LEFT JOIN unnest(
+        $mark_lanes::int[], $mark_ranks::bigint[], $mark_places::bigint[], $mark_ids::text[]
+    ) AS m (lane, rank, place, id) ON m.lane = l.lane
     WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = $delivery
         AND ($types::text[] IS NULL OR l.type = ANY ($types))
         AND (SELECT claims AND NOT is_limited AND NOT is_flipping FROM may)
@@ -40,31 +46,33 @@ alive AS MATERIALIZED (
         )
 ), shares AS MATERIALIZED (
     -- With one open lane there is nothing to merge.
-    SELECT lane, turn, lease_us, $wanted::bigint AS share FROM open
+    SELECT lane, turn, lease_us, rank, place, id, $wanted::bigint AS share FROM open
     WHERE (SELECT count(*) FROM open) = 1
     UNION ALL
-    SELECT lane, turn, lease_us, count(*) FROM (
-        SELECT open.lane, open.turn, open.lease_us
+    SELECT lane, turn, lease_us, rank, place, id, count(*) FROM (
+        SELECT open.*
         FROM open CROSS JOIN LATERAL (
-            SELECT j.priority, j.place, j.id FROM detent.jobs AS j
+            SELECT ~j.priority AS rank, j.place, j.id FROM detent.jobs AS j
             WHERE j.lane = open.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
+                AND (~j.priority, j.place, j.id) > (open.rank, open.place, open.id)
                 AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
-            ORDER BY j.priority DESC, j.place, j.id LIMIT $wanted::bigint
+            ORDER BY ~j.priority, j.place, j.id LIMIT $wanted::bigint
         ) AS best
         WHERE (SELECT count(*) FROM open) > 1
-        ORDER BY open.turn, best.priority DESC, best.place, best.id LIMIT $wanted::bigint
-    ) AS merged GROUP BY lane, turn, lease_us
+        ORDER BY open.turn, best.rank, best.place, best.id LIMIT $wanted::bigint
+    ) AS merged GROUP BY lane, turn, lease_us, rank, place, id
 ), picked AS MATERIALIZED (
     SELECT shares.turn, shares.lease_us, best.*
     FROM shares CROSS JOIN LATERAL (
-        SELECT j.priority, j.place, j.id, j.workflow FROM detent.jobs AS j
+        SELECT ~j.priority AS rank, j.place, j.id, j.workflow FROM detent.jobs AS j
         WHERE j.lane = shares.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
+            AND (~j.priority, j.place, j.id) > (shares.rank, shares.place, shares.id)
             AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
-        ORDER BY j.priority DESC, j.place, j.id LIMIT shares.share
+        ORDER BY ~j.priority, j.place, j.id LIMIT shares.share
         FOR UPDATE SKIP LOCKED
     ) AS best
 ), turns AS MATERIALIZED (
-    SELECT id, lease_us, row_number() OVER (ORDER BY turn, priority DESC, place, id) AS number
+    SELECT id, lease_us, row_number() OVER (ORDER BY turn, rank, place, id) AS number
     -- What a job does is heard by its workflow, which must be asked first.
     FROM picked WHERE NOT EXISTS (SELECT FROM picked AS one WHERE one.workflow IS NOT NULL)
 ), taken AS (
@@ -139,7 +147,8 @@ SELECT lane, state, 1 FROM taken
 (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again,
     (SELECT is_limited FROM may) AS is_limited,
     (SELECT is_limited OR is_flipping FROM may)
-        OR EXISTS (SELECT FROM picked WHERE workflow IS NOT NULL) AS needs_care
+        OR EXISTS (SELECT FROM picked WHERE workflow IS NOT NULL) AS needs_care,
+    ARRAY(SELECT lane FROM taken ORDER BY number) AS taken_lanes
 
 -- name: claim
 WITH {{claiming}},
@@ -183,17 +192,16 @@ FROM unnest($lanes::int[]) AS told (lane) CROSS JOIN LATERAL (
     SELECT j.priority, j.place, j.id, j.workflow, j.step FROM detent.jobs AS j
     WHERE j.lane = told.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
         AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
-    ORDER BY j.priority DESC, j.place, j.id LIMIT $most::bigint
+    ORDER BY ~j.priority, j.place, j.id LIMIT $most::bigint
 ) AS j
-ORDER BY told.lane, j.priority DESC, j.place, j.id
+ORDER BY told.lane, ~j.priority, j.place, j.id
 
 -- name: lane_next
 SELECT j.priority, j.place, j.id, j.workflow, j.step FROM detent.jobs AS j
 WHERE j.lane = $lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
     AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
-    AND j.priority <= $priority::bigint
-    AND (j.priority < $priority::bigint OR (j.place, j.id) > ($place::bigint, $id::text))
-ORDER BY j.priority DESC, j.place, j.id LIMIT $most::bigint
+    AND (~j.priority, j.place, j.id) > (~$priority::bigint, $place::bigint, $id::text)
+ORDER BY ~j.priority, j.place, j.id LIMIT $most::bigint
 
 -- name: picked
 SELECT j.id FROM detent.jobs AS j

@@ -13,13 +13,13 @@ BEGIN
     FOR one IN SELECT sequencename AS name FROM pg_sequences WHERE schemaname = 'detent' LOOP
         PERFORM setval(format('detent.%I', one.name), 1, false);
     END LOOP;
+    -- What somebody kept beside our schema.
+    FOR one IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' LOOP
+        EXECUTE format('DROP TABLE public.%I CASCADE', one.name);
+    END LOOP;
     UPDATE detent.sequencer SET
         snapshot = pg_current_snapshot(), target = NULL, after = 0, pos = 0, floor = 0;
 END
 $$;
 
 RESET detent.retention
-
--- Whatever somebody kept beside our schema.
-DROP SCHEMA public CASCADE;
-CREATE SCHEMA public;

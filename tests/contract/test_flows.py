@@ -13,9 +13,11 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.workflow import Condition, Fails, Policy, StepPlan
 from detent.stores.api import (
+    Committed,
     Move,
     Own,
     Stale,
+    StaleFlow,
     Unit,
     key_of,
 )
@@ -382,6 +384,39 @@ async def test_a_job_that_comes_back_to_a_dead_step_is_cancelled_in_the_same_uni
     assert (last.name, last.command_id, last.actor) == ("cancel", unit.command_id, Actor.SYSTEM)
     assert runs.job.id not in await world.due_ids()
     assert await world.commit(unit) == [Own()]
+
+
+async def test_in_one_call_a_job_that_comes_back_after_its_step_died_is_cancelled(
+    world: World,
+) -> None:
+    await chain(world, "a", jobs=4)
+    early, dies, late, well = await world.claim(4)
+    back = [
+        world.make.doing(one.job, j.HandBack(lease=one.job.lease), WORKER) for one in (early, late)
+    ]
+    await world.must(back[0], failing(world, dies), back[1], completing(world, well))
+    assert (await world.got(early.job)).job.state == "available"
+    assert (await world.got(late.job)).job.state == "cancelled"
+    flow = await world.flow("w")
+    assert states(flow) == "failed a:failed"
+    ended = {"completed": 1, "failed": 1, "cancelled": 1, "withdrawn": 1}
+    assert flow.tally("a") == w.Tally(retried=2, total=4, **ended)
+    assert await world.claim_ids() == []
+    assert await sweep(world) == [early.job.id]
+
+
+async def test_in_one_call_a_command_to_a_workflow_is_judged_after_what_its_jobs_did(
+    world: World,
+) -> None:
+    flow = await chain(world, "a", "b", jobs=2)
+    one, two = await world.claim(2)
+    started = await world.flow("w")
+    assert started != flow
+    paused = world.make.flowing(started, w.Pause())
+    outcomes = await world.commit(completing(world, one), completing(world, two), paused)
+    assert outcomes[:2] == [Committed(), Committed()]
+    assert isinstance(outcomes[2], StaleFlow)
+    assert await now_at(world) == "in_progress a:completed b:pending"
 
 
 async def test_a_job_that_ends_under_a_dead_step_counts_and_moves_nothing(world: World) -> None:

@@ -130,25 +130,39 @@ def flow_keys(unit: Unit) -> set[Key]:
 
 
 def waves(units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """Runs of units that do not ask about each other; each run sees what those before it did."""
+    """Runs of units that do not ask about each other; each run sees what those before it did.
+
+    Any number of moves may be heard by one workflow in a run: no fence asks how it stands, and what
+    follows for it is found out move by move. Who moves the workflow itself, or brings it new jobs,
+    is judged by how it stands, and so comes before or after all of them.
+    """
     wave: list[Unit] = []
     seen: set[object] = set()
+    heard: set[object] = set()
     for unit in units:
-        names = set(_names(unit))
+        names, hears = set(_names(unit)), _hearing(unit)
         # A fingerprint may be that of a job which an earlier unit moves.
         asks = any(new.unique is not None for new in unit.new)
-        if names & seen or (asks and any(one.moves for one in wave)):
+        if names & (seen | heard) or hears & seen or (asks and any(one.moves for one in wave)):
             yield wave
-            wave, seen = [], set()
+            wave, seen, heard = [], set(), set()
         wave.append(unit)
         seen |= names
+        heard |= hears
     if wave:
         yield wave
 
 
+def _hearing(unit: Unit) -> set[object]:
+    """The workflows that only hear of what its jobs do."""
+    heard: set[object] = {("flow", *key) for key in flow_keys(unit)}
+    return heard - set(_names(unit))
+
+
 def _names(unit: Unit) -> Iterator[object]:
     yield from _keys(unit)
-    yield from (("flow", *key) for key in flow_keys(unit))
+    if unit.flow is not None or unit.new:
+        yield from (("flow", *key) for key in flow_keys(unit))
     yield from (name_of(record) for record in unit.puts)
     for new in unit.new:
         if new.unique is not None:

@@ -1,4 +1,4 @@
-"""`python -m bench [name ...] [--json] [--repetitions N]`: measure, print, leave with 0."""
+"""`python -m bench [name ...] [--json] [--large] [--repetitions N]`: measure, print, leave."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "lifecycle": lifecycle.bench,
     "postgres": postgres.bench,
     "seal": seal.bench,
+    "snapshot": postgres.bench_old,
     "stores": stores.bench,
 }
+LARGE = {"postgres": postgres.bench_large}
+"""What `--large` builds instead."""
 _WIDTH = 110
 _COMPARED = ("asyncpg", "msgspec", "psycopg", "python-statemachine", "transitions")
 
@@ -43,20 +46,21 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(BENCHES)}")
     parser.add_argument("--json", action="store_true", help="print one JSON document per line")
     parser.add_argument("--repetitions", type=int, default=51, help="slices per case (default 51)")
+    parser.add_argument("--large", action="store_true", help="also what takes minutes to build")
     asked = parser.parse_args()
     if unknown := set(asked.names) - set(BENCHES):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     for name in asked.names or BENCHES:
-        report = measure(name, max(2, asked.repetitions))
+        report = measure(name, max(2, asked.repetitions), is_large=asked.large)
         if asked.json:
             print(msgspec.json.encode(report).decode())
         else:
             show(report)
 
 
-def measure(name: str, repetitions: int) -> Report:
+def measure(name: str, repetitions: int, *, is_large: bool = False) -> Report:
     """Build the benchmark, then time it; building is not part of what is measured."""
-    built = BENCHES[name]()
+    built = (LARGE.get(name, BENCHES[name]) if is_large else BENCHES[name])()
     results = run(built.cases, repetitions)
     return Report(
         bench=name,

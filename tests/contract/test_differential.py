@@ -148,4 +148,4 @@ def test_hypothesis_finds_no_life_that_the_stores_remember_differently(name: str
 @pytest.mark.parametrize("name", OTHERS)
 def test_hypothesis_finds_none_in_many_longer_lives_either(name: str) -> None:
     # A server that is asked over a socket takes its time.
-    search(BACKENDS[name], examples=30 if name == "postgresql" else 200, steps=50)
+    search(BACKENDS[name], examples=20 if name == "postgresql" else 60, steps=50)

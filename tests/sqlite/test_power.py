@@ -81,10 +81,11 @@ def test_power_may_fail_at_any_call(traced: list[Call], path: Path, seed: int) -
 
 
 @pytest.mark.slow
-def test_power_may_fail_at_every_call(traced: list[Call], path: Path) -> None:
+def test_power_may_fail_at_every_third_call(traced: list[Call], path: Path) -> None:
     witness, chance = Witness(), Random(10)
-    for disk, _ in moments(traced, witness):
-        fail(disk, path, witness, chance)
+    for number, (disk, _) in enumerate(moments(traced, witness)):
+        if number % 3 == 0:
+            fail(disk, path, witness, chance)
 
 
 def test_a_disk_forgets_what_was_not_synced(tmp_path: Path) -> None:

@@ -22,6 +22,10 @@
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
     │   └── TooMany            too many jobs in one call, or too many tags on one job
+    ├── SecretError            a secret that cannot be locked or unlocked
+    │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
+    │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
+    │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
     ├── BadSchedule            a schedule that says no times, or no job that could be made
     ├── ScheduleExists         a schedule of that name is there already (edit it)
     ├── UnknownSchedule        no schedule of that name
@@ -63,6 +67,7 @@ __all__ = [
     "BadProof",
     "BadResult",
     "BadSchedule",
+    "BadSecretKey",
     "BadSignature",
     "BadUrl",
     "BatchTooLarge",
@@ -75,6 +80,7 @@ __all__ = [
     "JobFailed",
     "LimitError",
     "NameTooLong",
+    "NoSecretKey",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "ReadTooLong",
@@ -83,6 +89,8 @@ __all__ = [
     "ScheduleExists",
     "SchemaAhead",
     "SchemaBehind",
+    "SecretError",
+    "SecretUnreadable",
     "StoreBroken",
     "StoreBusy",
     "StoreClosed",
@@ -240,6 +248,30 @@ class TooMany(LimitError):
     """Too many of something in one call or on one job."""
 
     code = "too_many"
+
+
+class SecretError(DetentError):
+    """A secret cannot be locked or unlocked; no key and no value is ever in the message."""
+
+    code = "secret_error"
+
+
+class BadSecretKey(SecretError):
+    """A key is no key, or its file can be read by others; `fields["where"]` names the place."""
+
+    code = "bad_secret_key"
+
+
+class NoSecretKey(SecretError):
+    """There is no key outside the database, so nothing secret is stored in it."""
+
+    code = "no_secret_key"
+
+
+class SecretUnreadable(SecretError):
+    """A locked value does not open: it was changed or moved, or this process lacks its key."""
+
+    code = "secret_unreadable"
 
 
 class BadSchedule(DetentError):

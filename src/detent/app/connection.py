@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 
 from detent import stores
 from detent.engine.engine import Engine
+from detent.engine.keyring import Keyring, new_key
+from detent.engine.secrets import Secrets
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
 
@@ -20,6 +22,14 @@ _LIMITS_MAX = 10_000
 def url_of(url: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """The address: what was given, what the environment says, or a file in this folder."""
     return url or environ.get("DETENT_URL") or environ.get("DATABASE_URL") or DEFAULT_URL
+
+
+def _keyring(url: str, environ: Mapping[str, str] = os.environ) -> Keyring:
+    """Keys from the environment, or beside a database that is a file, or for this process alone."""
+    if url.startswith("memory:"):
+        return Keyring([new_key()])
+    path = stores.file_of(url)
+    return Keyring.of(environ, path and path.with_name(f"{path.name}-key"))
 
 
 class Connection:
@@ -65,7 +75,7 @@ class Connection:
 
     async def _open(self) -> Engine:
         store = stores.open(url_of(self._url), clock=self._clock)
-        return Engine(await store.__aenter__())
+        return Engine(await store.__aenter__(), secrets=Secrets(_keyring(url_of(self._url))))
 
     async def _close(self) -> None:
         opening, self._opening = self._opening, None

@@ -19,6 +19,7 @@ from typing import (
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.app.options import CallOptions, JobOptions, need_known
+from detent.errors import BadOption
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
@@ -68,6 +69,9 @@ class Job(Generic[P, R, Q, T]):
     def using(self, **options: Unpack[CallOptions]) -> Job[P, R, Q, T]:
         """The same job with other options, for the calls that are made on the answer."""
         need_known(options)
+        if "secret" in options:
+            why = "secret is declared with the job, for all of its calls: @app.job(secret=...)"
+            raise BadOption(f"{self.name}: {why}", option="secret")
         return Job(self.app, self.signature, cast("CallOptions", {**self.options, **options}))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -118,7 +122,7 @@ class Declare:
         if function is None:
             return Declare(self._app, merged)
         name = merged.pop("name", "") or function.__name__
-        signature = Signature(name, function)
+        signature = Signature(name, function, merged.pop("secret", ()))
         job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
         self._app.add(job)
         return job

@@ -13,6 +13,7 @@ from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
+from detent.engine.secrets import Secrets
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.workflows import Workflows
 from detent.lifecycle import job as j
@@ -25,19 +26,27 @@ __all__ = ["Engine"]
 class Engine:
     """Everything that can be asked of jobs in one store, which must be open.
 
-    `jitter` spreads retries; it gives numbers from 0 up to, not including, 1.
+    `jitter` spreads retries; it gives numbers from 0 up to, not including, 1. `secrets` locks the
+    arguments that jobs declare secret; without it such jobs are refused.
     """
 
-    def __init__(self, store: Store, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        jitter: Callable[[], float] = random.random,
+        secrets: Secrets | None = None,
+    ) -> None:
         self.store = store
+        self.secrets = secrets or Secrets()
         self.identity = Identity(store.now)
         self._coalescer = Coalescer(store)
-        self._enqueueing = Enqueueing(store, self.identity)
+        self._enqueueing = Enqueueing(store, self.identity, self.secrets)
         self._commands = Commands(store, self._coalescer, self.identity, jitter)
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.schedules = Schedules(store, self._apart, self.identity)
-        self.workflows = Workflows(store, self._apart, self.identity)
+        self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
         self.answers: Answers = {
             SCHEDULE: self.schedules.answer,
             WORKFLOW: self.workflows.answer,

@@ -15,7 +15,8 @@ import msgspec
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
-from detent.errors import StoreBusy, Unstorable
+from detent.engine.secrets import Secrets
+from detent.errors import NoSecretKey, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -62,7 +63,10 @@ class Uniqueness(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that somebody wants; what is `None` comes from the profile or is made up."""
+    """A job that somebody wants; what is `None` comes from the profile or is made up.
+
+    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked.
+    """
 
     type: str
     payload: str = "[]"
@@ -88,6 +92,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     unique: Uniqueness | None = None
     idempotency: Idempotency | None = None
     reason: str | None = None
+    secret: tuple[str, ...] = ()
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -124,9 +129,10 @@ class _Open:
 class Enqueueing:
     """Makes jobs. Those with keys go apart: they may have to wait for somebody's transaction."""
 
-    def __init__(self, store: Store, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity, secrets: Secrets) -> None:
         self._store = store
         self._identity = identity
+        self._secrets = secrets
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
 
@@ -147,7 +153,8 @@ class Enqueueing:
         await self._keyed.close()
 
     def _opened(self, ask: Ask) -> _Open:
-        return _Open(ask, self._identity.id(), ask.id or self._identity.id())
+        job_id = ask.id or self._identity.id()
+        return _Open(self._secrets.sealed(ask, job_id), self._identity.id(), job_id)
 
     async def _try(self, asked: Sequence[_Open], by: By, coalescer: Coalescer) -> None:
         units: list[tuple[_Open, Unit]] = []
@@ -195,7 +202,9 @@ def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
 
 
 def body_of(ask: Ask) -> Body:
-    """What the job is about."""
+    """What the job is about. Nothing gets by here with a secret in the clear."""
+    if ask.secret:
+        raise NoSecretKey(f"{ask.type}: its secrets must be locked first", type=ask.type)
     policy = ask.retry or RetryPolicy()
     return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
 

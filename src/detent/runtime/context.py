@@ -18,6 +18,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode
+from detent.runtime.masking import Mask
 from detent.runtime.outcomes import Cancelled
 from detent.stores.api import Line, Note, Stored, key_of
 
@@ -36,6 +37,8 @@ class Heard:
     def __init__(self) -> None:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
+        self.mask = Mask()
+        """What hides the job's secrets, in whatever is said."""
         self.is_cancelled = False
 
     def take_lines(self) -> tuple[Line, ...]:
@@ -93,7 +96,8 @@ class Context:
     def log(self, text: str, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
         plain = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-        cut = plain[: limits.LINE_CHARS_MAX]
+        # Masked before it is cut: half a secret is not recognised any more.
+        cut = self.heard.mask(plain)[: limits.LINE_CHARS_MAX]
         self.heard.lines.append(Line(self._engine.store.now(), cut, level))
 
     def progress(self, percent: float, text: str = "") -> None:
@@ -101,7 +105,8 @@ class Context:
         if not 0 <= percent <= PERCENT_MAX:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
-        self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), text)
+        said = self.heard.mask(text)
+        self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), said)
 
     @overload
     def saved(self) -> Any: ...

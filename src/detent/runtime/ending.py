@@ -13,9 +13,10 @@ from detent.errors import BadResult, DetentError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.retry import ErrorInfo
+from detent.runtime.context import Heard
 from detent.runtime.encoding import BadValue, digest_of, encode
 from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze, us_of
-from detent.stores.api import Failure, Line, Stored, key_of
+from detent.stores.api import Failure, Stored, key_of
 
 __all__ = ["FAILED", "Raised", "ending"]
 
@@ -31,60 +32,62 @@ class Raised(msgspec.Struct, frozen=True):
     error: BaseException
 
 
-def ending(stored: Stored, returned: Any, by: By, lines: tuple[Line, ...], now: int) -> Change:
+def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
     """The report of a run that returned this, or raised it."""
     if isinstance(returned, Raised):
-        return _raised(stored, returned.error, by, lines, now)
+        return _raised(stored, returned.error, by, heard, now)
     try:
         text = encode(returned).decode()
         limits.need_result("result", text)
     except BadValue as bad:
-        return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, lines, now)
+        return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, heard, now)
     except DetentError as error:
-        return _raised(stored, error, by, lines, now)
+        return _raised(stored, error, by, heard, now)
     job = stored.job
     done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(key_of(job), done, by, beside=Beside(text, lines=lines), known=stored)
+    return Change(
+        key_of(job), done, by, beside=Beside(text, lines=heard.take_lines()), known=stored
+    )
 
 
-def _raised(
-    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
-) -> Change:
+def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
     key, lease = key_of(stored.job), stored.job.lease
     reason = error.reason or None if isinstance(error, Outcome) else None
-    beside = Beside(lines=lines)
     match error:
         case Snooze():
             command: j.Command = j.Snooze(lease=lease, delay_us=us_of(error.after))
         case Cancelled():
             command = j.ConfirmCancel(lease=lease)
         case _:
-            return _failed(stored, error, by, lines, now)
-    return Change(key, command, by, reason, beside, known=stored)
+            return _failed(stored, error, by, heard, now)
+    masked = None if reason is None else heard.mask(reason)
+    return Change(key, command, by, masked, Beside(lines=heard.take_lines()), known=stored)
 
 
-def _failed(
-    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
-) -> Change:
+def _failed(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
     info = _info(stored, error)
     failure = Failure(
         stored.job.attempt,
         now,
         info.code,
-        _text(str(error)),
+        heard.mask(_text(str(error))),
         type_of(type(error)),
-        backtrace=_text("".join(traceback.format_exception(error)))[-_BACKTRACE_CHARS_MAX:],
+        backtrace=heard.mask(_text(_traced(error)))[-_BACKTRACE_CHARS_MAX:],
     )
     after = error.after if isinstance(error, Retry) else None
     return Change(
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=info.code, digest=digest_of(failure.message)),
         by,
-        beside=Beside(failure=failure, lines=lines),
+        beside=Beside(failure=failure, lines=heard.take_lines()),
         error=info,
         known=stored,
         delay_us=None if after is None else us_of(after),
     )
+
+
+def _traced(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
 
 
 def _info(stored: Stored, error: BaseException) -> ErrorInfo:

@@ -17,12 +17,14 @@ import msgspec
 
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
+from detent.engine.secrets import Owner
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised, ending
+from detent.runtime.masking import Mask
 from detent.runtime.signature import Signature
 from detent.stores.api import Line, Stored, key_of
 
@@ -78,7 +80,7 @@ class Runner:
         self._at(Moment.BEFORE_REPORT)
         await self._bridge.reach(self._carry_note(stored, ctx))
         now = self._engine.store.now()
-        change = ending(stored, returned, self._by, ctx.heard.take_lines(), now)
+        change = ending(stored, returned, self._by, ctx.heard, now)
         answer = await self._bridge.reach(self._report(stored, change))
         self._at(Moment.AFTER_COMMIT)
         return answer
@@ -87,13 +89,21 @@ class Runner:
         """What the handler returned or raised."""
         try:
             signature = self._handlers[stored.body.type]
-            bound = signature.arguments(stored.body.payload)
+            bound = signature.arguments(self._opened(stored, ctx))
             args = (ctx, *bound.args) if signature.wants_context else bound.args
             if inspect.iscoroutinefunction(signature.function):
                 return await signature.function(*args, **bound.kwargs)
             return await asyncio.to_thread(_called, signature.function, args, bound.kwargs)
         except (Exception, SystemExit) as error:
             return Raised(error)
+
+    def _opened(self, stored: Stored, ctx: Context) -> str:
+        """The payload with its secrets; from here on whatever the run says is masked."""
+        job = stored.job
+        owner = Owner(job.tenant, job.id, stored.body.type)
+        opened = self._engine.secrets.opened(stored.body.payload, owner)
+        ctx.heard.mask = Mask(opened.values)
+        return opened.payload
 
     async def _report(self, stored: Stored, change: Change) -> j.Answer:
         """The last lines go with the end, in one commit; of an end that is refused they stay."""

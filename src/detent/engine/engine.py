@@ -14,6 +14,7 @@ from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
+from detent.engine.subscribers import Subscribers
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.workflows import Workflows
 from detent.lifecycle import job as j
@@ -47,6 +48,7 @@ class Engine:
         self._apart = Coalescer(store)
         self.schedules = Schedules(store, self._apart, self.identity)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
+        self.subscribers = Subscribers(store, self._apart, self.identity)
         self.answers: Answers = {
             SCHEDULE: self.schedules.answer,
             WORKFLOW: self.workflows.answer,

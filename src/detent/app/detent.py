@@ -11,12 +11,13 @@ from detent.app.asking import Call
 from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.job import Declare, Job
+from detent.app.listening import Listener, Listening
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, InsideLoop, JobExists
-from detent.lifecycle.event import By
+from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.draining import Drain
@@ -27,6 +28,7 @@ from detent.stores.api import Limit, Stored
 __all__ = ["Detent"]
 
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[[Event], Any])
 
 
 class Detent:
@@ -49,6 +51,7 @@ class Detent:
         self.by = By(Actor.USER, actor)
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
         self.job = Declare(self, cast("JobOptions", options))
+        self.listening = Listening()
         self.connection = Connection(url, clock)
 
     @property
@@ -71,6 +74,22 @@ class Detent:
             why = f"Two jobs are called {job.name!r}: give one of them another name="
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
+
+    def on(
+        self, *words: str, kind: str = "job", name: str = "", from_start: bool = False
+    ) -> Callable[[F], F]:
+        """Tell the function of events: those that lead to a named state, or that have a name.
+
+        It is told in the order of the history, once at least; how far it is, is kept in the store
+        under its name. A new one hears of what comes, or with `from_start` of all there is.
+        """
+
+        def register(function: F) -> F:
+            called = name or function.__qualname__
+            self.listening.add(Listener(called, function, words, kind, from_start))
+            return function
+
+        return register
 
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
@@ -116,12 +135,31 @@ class Detent:
 
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run."""
-        return _in_a_loop(self.adrain())
+        return _in_a_loop(self.adrain(), "adrain")
 
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
         return await Drain(engine, self.bridge, self.handlers).run()
+
+    def deliver(self) -> int:
+        """Tell listeners of everything up to now; how many events were taken."""
+        return _in_a_loop(self.adeliver(), "adeliver")
+
+    async def adeliver(self) -> int:
+        """The same in the running loop; asynchronous listeners run in it."""
+        engine = await self.bridge.reach(self.engine())
+        self.listening.join(engine, asyncio.get_running_loop())
+        taken = 0
+        while some := await self.bridge.reach(engine.subscribers.turn()):
+            taken += some
+        return taken
+
+    async def alisten(self) -> None:
+        """Tell listeners of events as they come, until called off."""
+        engine = await self.bridge.reach(self.engine())
+        self.listening.join(engine, asyncio.get_running_loop())
+        await self.bridge.reach(engine.subscribers.run())
 
     def result_of(self, stored: Stored) -> Any:
         """What a completed job returned, as its function promises it."""
@@ -146,10 +184,10 @@ class Detent:
         self.close()
 
 
-def _in_a_loop(work: Coroutine[Any, Any, R]) -> R:
+def _in_a_loop(work: Coroutine[Any, Any, R], twin: str) -> R:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
     work.close()
-    raise InsideLoop("An event loop is running in this thread: await adrain() instead of drain()")
+    raise InsideLoop(f"An event loop is running in this thread: await {twin}() instead")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from detent.engine.coalesce import Coalescer
@@ -17,6 +18,7 @@ from detent.engine.secrets import Secrets
 from detent.engine.subscribers import Subscribers
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.workflows import Workflows
+from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.stores.api import Claimed, Store, Want
@@ -65,6 +67,9 @@ class Engine:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        with suppress(StoreError):
+            # Somebody else can then go on at once; if not, they can in a few seconds.
+            await self.subscribers.let_go()
         await self._enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()

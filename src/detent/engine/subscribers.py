@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
-from detent.errors import BadOption
+from detent.errors import BadOption, StoreError
 from detent.lifecycle.event import Event
 from detent.stores.api import Committed, Fed, Own, Record, Store, Unit
 
@@ -97,6 +97,11 @@ class Subscribers:
         self._holder = f"subscribers-{identity.id()}"
         self._all: dict[str, _Post] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Who is delivered to."""
+        return frozenset(self._all)
+
     def add(self, subscriber: Subscriber) -> None:
         """Deliver to it from the next turn on."""
         if subscriber.name in self._all:
@@ -115,7 +120,8 @@ class Subscribers:
         try:
             await asyncio.gather(*(post.run() for post in self._all.values()))
         finally:
-            await self.let_go()
+            with suppress(StoreError):
+                await self.let_go()
 
     async def let_go(self) -> None:
         """Let another process go on at once with whatever is held here."""

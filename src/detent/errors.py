@@ -26,6 +26,11 @@
     │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
     │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
     │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
+    ├── WebhookError           a webhook that cannot be, or that cannot be delivered to
+    │   ├── AddressRefused     an address that we do not connect to (private, local, no TLS, ...)
+    │   ├── BadWebhook         a webhook with an impossible address, event or secret
+    │   ├── PostFailed         nobody answered, or no answer that we understand (try again)
+    │   └── UnknownWebhook     no webhook, or no delivery, of that id
     ├── BadSchedule            a schedule that says no times, or no job that could be made
     ├── ScheduleExists         a schedule of that name is there already (edit it)
     ├── UnknownSchedule        no schedule of that name
@@ -59,6 +64,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "AddressRefused",
     "BadArguments",
     "BadHistory",
     "BadMachine",
@@ -70,6 +76,7 @@ __all__ = [
     "BadSecretKey",
     "BadSignature",
     "BadUrl",
+    "BadWebhook",
     "BatchTooLarge",
     "ClockAhead",
     "DetentError",
@@ -83,6 +90,7 @@ __all__ = [
     "NoSecretKey",
     "PayloadTooDeep",
     "PayloadTooLarge",
+    "PostFailed",
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
@@ -105,8 +113,10 @@ __all__ = [
     "UnknownConnection",
     "UnknownJob",
     "UnknownSchedule",
+    "UnknownWebhook",
     "Unstorable",
     "UnsupportedStore",
+    "WebhookError",
     "WrongIsolation",
 ]
 
@@ -272,6 +282,37 @@ class SecretUnreadable(SecretError):
     """A locked value does not open: it was changed or moved, or this process lacks its key."""
 
     code = "secret_unreadable"
+
+
+class WebhookError(DetentError):
+    """A webhook cannot be as it was asked for, or cannot be delivered to."""
+
+    code = "webhook_error"
+
+
+class AddressRefused(WebhookError):
+    """Nothing was sent: the address is not one that strangers may make us connect to."""
+
+    code = "address_refused"
+
+
+class BadWebhook(WebhookError):
+    """A webhook has a value that cannot work; `fields["field"]` names it."""
+
+    code = "bad_webhook"
+
+
+class PostFailed(WebhookError):
+    """There was no answer, or none that is HTTP; whether the request arrived is unknown."""
+
+    code = "post_failed"
+    retryable = True
+
+
+class UnknownWebhook(WebhookError):
+    """There is no webhook, or no delivery, of that id."""
+
+    code = "unknown_webhook"
 
 
 class BadSchedule(DetentError):

@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Mapping
 
 from detent import stores
+from detent.engine.addresses import Rules
 from detent.engine.engine import Engine
 from detent.engine.keyring import Keyring, new_key
+from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
@@ -75,7 +77,8 @@ class Connection:
 
     async def _open(self) -> Engine:
         store = stores.open(url_of(self._url), clock=self._clock)
-        return Engine(await store.__aenter__(), secrets=Secrets(_keyring(url_of(self._url))))
+        secrets, poster = Secrets(_keyring(url_of(self._url))), Poster(Rules.of(os.environ))
+        return Engine(await store.__aenter__(), secrets=secrets, poster=poster)
 
     async def _close(self) -> None:
         opening, self._opening = self._opening, None

@@ -12,11 +12,14 @@ from detent.engine.commands import Change, Commands
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.posting import Poster
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
 from detent.engine.subscribers import Subscribers
 from detent.engine.upkeep import Answers, Upkeep
+from detent.engine.webhook import DELIVERY
+from detent.engine.webhooks import Webhooks
 from detent.engine.workflows import Workflows
 from detent.errors import StoreError
 from detent.lifecycle import job as j
@@ -31,6 +34,7 @@ class Engine:
 
     `jitter` spreads retries; it gives numbers from 0 up to, not including, 1. `secrets` locks the
     arguments that jobs declare secret; without it such jobs are refused.
+    `poster` sends to webhooks, under its own rules of where to.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Engine:
         *,
         jitter: Callable[[], float] = random.random,
         secrets: Secrets | None = None,
+        poster: Poster | None = None,
     ) -> None:
         self.store = store
         self.secrets = secrets or Secrets()
@@ -51,7 +56,11 @@ class Engine:
         self.schedules = Schedules(store, self._apart, self.identity)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
         self.subscribers = Subscribers(store, self._apart, self.identity)
+        self.webhooks = Webhooks(
+            store, self._apart, self.identity, self.secrets, poster or Poster()
+        )
         self.answers: Answers = {
+            DELIVERY: self.webhooks.delivering.answer,
             SCHEDULE: self.schedules.answer,
             WORKFLOW: self.workflows.answer,
         }
@@ -70,6 +79,7 @@ class Engine:
         with suppress(StoreError):
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()
+            await self.webhooks.close()
         await self._enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()

@@ -111,6 +111,11 @@ class Subscribers:
         post.holder = self._holder
         self._all[subscriber.name] = post
 
+    async def begin(self) -> None:
+        """Let those who have no cursor yet begin here, before they are first delivered to."""
+        for post in self._all.values():
+            await post.look()
+
     async def turn(self) -> int:
         """A batch to each of them, at the same time; how many events were delivered in all."""
         return sum(await asyncio.gather(*(post.turn() for post in self._all.values())))
@@ -157,7 +162,7 @@ class _Post:
 
     async def turn(self) -> int:
         """The next batch, if it is ours to deliver."""
-        await self._look()
+        await self.look()
         now = self._store.now()
         if self._cursor.retry_at > now or self._is_taken(now):
             return 0
@@ -182,7 +187,7 @@ class _Post:
     def _held(self, now: int) -> Cursor:
         return replace(self._cursor, holder=self.holder, until=now + HOLD_US)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """The record as it is; a new subscriber gets one."""
         [record] = await self._store.record([(KIND, "", self._subscriber.name)])
         if record is None:

@@ -42,6 +42,10 @@ class Call(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<Call {self.signature.name} {self.shown}>"
 
+    def copy(self) -> Call[R_co]:
+        """The same call with options of its own, which can be changed."""
+        return Call(self.signature, self.payload, self.options.copy())
+
     @property
     def shown(self) -> str:
         """The payload without its secrets: for people, and for whatever is kept in the clear."""

@@ -19,15 +19,19 @@ from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, InsideLoop, JobExists
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
-from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.bridge import Bridge
+from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
+from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import Limit, Stored
 
 __all__ = ["Detent"]
 
 R = TypeVar("R")
+A = TypeVar("A", bound=Around[Call[Any]])
+B = TypeVar("B", bound=Around[Context])
 F = TypeVar("F", bound=Callable[[Event], Any])
 
 
@@ -52,6 +56,10 @@ class Detent:
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
         self.job = Declare(self, cast("JobOptions", options))
         self.listening = Listening()
+        self.calls: Arounds[Call[Any]] = Arounds()
+        """What is done around every enqueue."""
+        self.runs: Arounds[Context] = Arounds()
+        """What is done around every run."""
         self.connection = Connection(url, clock)
 
     @property
@@ -75,6 +83,23 @@ class Detent:
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
 
+    def around_enqueue(self, function: A) -> A:
+        """Do something around every enqueue: a generator that gets the call and yields once.
+
+        It runs where the caller is. Before the yield it may change the options of the call, or
+        raise to refuse it; after the yield the job is durable.
+        """
+        self.calls.add(function)
+        return function
+
+    def around_run(self, function: B) -> B:
+        """Do something around every run: a generator that gets the context and yields once.
+
+        It runs where the handler does: in its loop, or in its thread if both are plain functions.
+        """
+        self.runs.add(function)
+        return function
+
     def on(
         self, *words: str, kind: str = "job", name: str = "", from_start: bool = False
     ) -> Callable[[F], F]:
@@ -95,9 +120,21 @@ class Detent:
         """The job of this id, whether it is there or not."""
         return Handle(self, id, tenant, is_new=False)
 
-    async def start(self, call: Call[R]) -> Handle[R]:
-        """Enqueue one call."""
-        return (await self.start_many([call]))[0]
+    def enqueue_calls(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """Enqueue these, with whatever is around that, and wait for it."""
+        if not self.calls:
+            return self.bridge.run(self.start_many(calls))
+        own = [call.copy() for call in calls]
+        with self.calls.waited(own, self.bridge):
+            return self.bridge.run(self.start_many(own))
+
+    async def aenqueue_calls(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """The same, awaited."""
+        if not self.calls:
+            return await self.bridge.reach(self.start_many(calls))
+        own = [call.copy() for call in calls]
+        async with self.calls.awaited(own):
+            return await self.bridge.reach(self.start_many(own))
 
     async def start_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Enqueue many; nothing is enqueued unless all of them could be."""
@@ -125,13 +162,13 @@ class Detent:
             case Refusal():
                 raise answer.error()
 
-    def _enqueue_many(
-        self, /, calls: Iterable[Call[Any]]
-    ) -> Coroutine[Any, Any, list[Handle[Any]]]:
+    def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
         """A job per call, of any types, in few commits; a handle for each, in order."""
-        return self.start_many(list(calls))
+        return self.enqueue_calls(list(calls))
 
-    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+    async def aenqueue_many(self, calls: Iterable[Call[Any]]) -> list[Handle[Any]]:
+        """The same, awaited."""
+        return await self.aenqueue_calls(list(calls))
 
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run."""
@@ -140,7 +177,7 @@ class Detent:
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
-        return await Drain(engine, self.bridge, self.handlers).run()
+        return await Drain(engine, self.bridge, self.handlers, around=self.runs).run()
 
     def deliver(self) -> int:
         """Tell listeners of everything up to now; how many events were taken."""

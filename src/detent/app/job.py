@@ -20,7 +20,7 @@ from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.errors import BadOption
-from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -79,16 +79,21 @@ class Job(Generic[P, R, Q, T]):
         return Call(self.signature, self.signature.payload(args, kwargs), self.options)
 
     # The arguments are checked where the caller is; only what is left to do crosses the bridge.
-    def _enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Handle[R]]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """A new job with these arguments; when this returns it is durable."""
-        return self.app.start(self.bind(*args, **kwargs))
+        return self.app.enqueue_calls([self.bind(*args, **kwargs)])[0]
 
-    def _enqueue_many(self, /, calls: Iterable[Call[R]]) -> Coroutine[Any, Any, list[Handle[R]]]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """The same, awaited."""
+        return (await self.app.aenqueue_calls([self.bind(*args, **kwargs)]))[0]
+
+    def enqueue_many(self, /, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
-        return self.app.start_many(list(calls))
+        return self.app.enqueue_calls(list(calls))
 
-    enqueue, aenqueue = blocking(_enqueue), awaiting(_enqueue)
-    enqueue_many, aenqueue_many = blocking(_enqueue_many), awaiting(_enqueue_many)
+    async def aenqueue_many(self, /, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+        """The same, awaited."""
+        return await self.app.aenqueue_calls(list(calls))
 
 
 class Declare:

@@ -31,6 +31,11 @@ class Raised(msgspec.Struct, frozen=True):
 
     error: BaseException
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can be raised again anywhere."""
+        return isinstance(self.error, Exception) and not isinstance(self.error, StopIteration)
+
 
 def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
     """The report of a run that returned this, or raised it."""

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised, ending
 from detent.runtime.masking import Mask
+from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import Line, Stored, key_of
 
@@ -60,6 +62,8 @@ class Runner:
         by: By,
         at: Callable[[Moment], None] = _go_on,
     ) -> None:
+        self.around: Arounds[Context] = Arounds()
+        """What is done around every run."""
         self._engine = engine
         self._bridge = bridge
         self._handlers = handlers
@@ -91,11 +95,27 @@ class Runner:
             signature = self._handlers[stored.body.type]
             bound = signature.arguments(self._opened(stored, ctx))
             args = (ctx, *bound.args) if signature.wants_context else bound.args
+            call = partial(signature.function, *args, **bound.kwargs)
             if inspect.iscoroutinefunction(signature.function):
-                return await signature.function(*args, **bound.kwargs)
-            return await asyncio.to_thread(_called, signature.function, args, bound.kwargs)
+                return await self._in_loop(ctx, call)
+            return await self._in_thread(ctx, call)
         except (Exception, SystemExit) as error:
             return Raised(error)
+
+    async def _in_loop(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        """A coroutine; if something around it swallows its error, it has returned nothing."""
+        async with self.around.awaited([ctx]):
+            return await call()
+
+    async def _in_thread(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        """A plain function in a thread, with what is as plain as it around it in there."""
+        inner, outer = self.around.sync_ones(), self.around.async_ones()
+        async with outer.awaited([ctx]):
+            ended = await asyncio.to_thread(_called, inner, ctx, call)
+            if outer and isinstance(ended, Raised) and ended.is_plain:
+                # Those around it hear of it; what no coroutine could carry ends the run as it is.
+                raise ended.error
+            return ended
 
     def _opened(self, stored: Stored, ctx: Context) -> str:
         """The payload with its secrets; from here on whatever the run says is masked."""
@@ -144,9 +164,10 @@ class Runner:
         return now is None or now.job.lease != stored.job.lease or now.job.cancel_at is not None
 
 
-def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> Any:
     try:
-        return function(*args, **kwargs)
+        with around.here(ctx):
+            return call()
     except BaseException as error:
         # As a value: a future takes neither StopIteration nor what would end this process.
         return Raised(error)

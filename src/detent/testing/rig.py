@@ -73,7 +73,8 @@ class Rig:
         await self.app.bridge.reach(self._bury(engine))
         ran: list[str] = []
         while len(ran) < RUNS_MAX:
-            drain = Drain(engine, self.app.bridge, self.app.handlers, _dying(crash))
+            app, dying = self.app, _dying(crash)
+            drain = Drain(engine, app.bridge, app.handlers, dying, around=app.runs)
             try:
                 ran += await drain.run()
             except Crashed:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from detent.engine import subscribers
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask
-from detent.engine.subscribers import KIND, Subscriber, one_by_one
+from detent.engine.subscribers import KIND, Cursor, Subscriber, one_by_one
 from detent.errors import BadOption
 from detent.lifecycle.event import Event
 from detent.stores.api import Fed
@@ -253,3 +254,48 @@ async def test_two_of_one_name_are_refused(engine: Engine) -> None:
     engine.subscribers.add(Ear().subscriber)
     with pytest.raises(BadOption):
         engine.subscribers.add(Ear().subscriber)
+
+
+async def test_a_fault_on_the_way_ends_no_loop(engine: Engine) -> None:
+    faults = [RuntimeError("once")]
+
+    def wants(_: Event) -> bool:
+        if faults:
+            raise faults.pop()
+        return True
+
+    ear = Ear(wants=wants)
+    engine.subscribers.add(ear.subscriber)
+    await push(engine)
+    running = asyncio.create_task(engine.subscribers.run())
+    await asyncio.wait_for(ear.full.wait(), WAIT_S)
+    await _stop(running)
+
+
+async def test_who_takes_long_goes_on_holding(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribers, "KEEP_S", 0)
+    ear, other = Ear(), Engine(world.store)
+    ear.gate = asyncio.Event()
+    engine.subscribers.add(ear.subscriber)
+    late = Ear()
+    other.subscribers.add(late.subscriber)
+    await push(engine, 2)
+    delivering = asyncio.create_task(engine.subscribers.turn())
+    await asyncio.wait_for(ear.begun.wait(), WAIT_S)
+    world.clock.move(subscribers.HOLD_US - 1)
+    async with asyncio.timeout(WAIT_S):
+        while (await _cursor(world)).until <= world.now + 1:  # noqa: ASYNC110 - another's record
+            await asyncio.sleep(0)
+    world.clock.move(1)
+    assert await other.subscribers.turn() == 0
+    ear.gate.set()
+    assert await delivering == 2
+    assert late.heard == []
+
+
+async def _cursor(world: World) -> Cursor:
+    [record] = await world.store.record([(KIND, "", "ear")])
+    assert record is not None
+    return msgspec.json.decode(record.data or "", type=Cursor)

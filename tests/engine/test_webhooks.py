@@ -211,6 +211,31 @@ async def test_what_waits_for_a_webhook_that_is_gone_is_dead(world: World, engin
         assert len(receiver.got) == 1
 
 
+async def test_what_waits_for_a_webhook_that_is_switched_off_is_dead(
+    world: World, engine: Engine
+) -> None:
+    async with receiving(500) as receiver:
+        hook, _ = await engine.webhooks.add(receiver.url, ["job.*"])
+        await push(engine)
+        await deliver(engine)
+        await engine.webhooks.edit(("", hook.id), active=False)
+        world.clock.move(DELAYS_S[0] * SECOND)
+        await deliver(engine)
+        [dead] = await engine.webhooks.deliveries()
+        assert dead.error == "the webhook is switched off"
+        assert len(receiver.got) == 1
+
+
+async def test_a_secret_that_does_not_open_is_the_end_of_a_delivery(world: World) -> None:
+    other = Engine(world.store, secrets=Secrets(Keyring([new_key()])), poster=Poster(LOCAL))
+    async with receiving(200) as receiver:
+        await made(world).webhooks.add(receiver.url, ["job.*"])
+        await push(other)
+        await deliver(other)
+        assert await standings(other) == ["dead"]
+        assert receiver.got == []
+
+
 async def test_a_new_secret_signs_at_once_and_the_old_one_for_a_day_more(
     world: World, engine: Engine
 ) -> None:

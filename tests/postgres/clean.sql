@@ -18,7 +18,7 @@ BEGIN
 END
 $$;
 
-RESET detent.retention
+RESET detent.retention;
 
 -- Whatever somebody kept beside our schema.
 DROP SCHEMA public CASCADE;

@@ -25,6 +25,15 @@
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
     │   └── TooMany            too many jobs in one call, or too many tags on one job
+    ├── SecretError            a secret that cannot be locked or unlocked
+    │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
+    │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
+    │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
+    ├── WebhookError           a webhook that cannot be, or that cannot be delivered to
+    │   ├── AddressRefused     an address that we do not connect to (private, local, no TLS, ...)
+    │   ├── BadWebhook         a webhook with an impossible address, event or secret
+    │   ├── PostFailed         nobody answered, or no answer that we understand (try again)
+    │   └── UnknownWebhook     no webhook, or no delivery, of that id
     ├── BadSchedule            a schedule that says no times, or no job that could be made
     ├── ScheduleExists         a schedule of that name is there already (edit it)
     ├── UnknownSchedule        no schedule of that name
@@ -59,6 +68,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "AddressRefused",
     "BadArguments",
     "BadHistory",
     "BadMachine",
@@ -68,8 +78,10 @@ __all__ = [
     "BadProof",
     "BadResult",
     "BadSchedule",
+    "BadSecretKey",
     "BadSignature",
     "BadUrl",
+    "BadWebhook",
     "BatchTooLarge",
     "ClockAhead",
     "DetentError",
@@ -80,14 +92,18 @@ __all__ = [
     "JobFailed",
     "LimitError",
     "NameTooLong",
+    "NoSecretKey",
     "PayloadTooDeep",
     "PayloadTooLarge",
+    "PostFailed",
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
     "ScheduleExists",
     "SchemaAhead",
     "SchemaBehind",
+    "SecretError",
+    "SecretUnreadable",
     "StoreBroken",
     "StoreBusy",
     "StoreClosed",
@@ -102,9 +118,11 @@ __all__ = [
     "UnknownConnection",
     "UnknownJob",
     "UnknownSchedule",
+    "UnknownWebhook",
     "UnknownWorkflow",
     "Unstorable",
     "UnsupportedStore",
+    "WebhookError",
     "WorkflowAborted",
     "WorkflowFailed",
     "WrongIsolation",
@@ -266,6 +284,61 @@ class TooMany(LimitError):
     """Too many of something in one call or on one job."""
 
     code = "too_many"
+
+
+class SecretError(DetentError):
+    """A secret cannot be locked or unlocked; no key and no value is ever in the message."""
+
+    code = "secret_error"
+
+
+class BadSecretKey(SecretError):
+    """A key is no key, or its file can be read by others; `fields["where"]` names the place."""
+
+    code = "bad_secret_key"
+
+
+class NoSecretKey(SecretError):
+    """There is no key outside the database, so nothing secret is stored in it."""
+
+    code = "no_secret_key"
+
+
+class SecretUnreadable(SecretError):
+    """A locked value does not open: it was changed or moved, or this process lacks its key."""
+
+    code = "secret_unreadable"
+
+
+class WebhookError(DetentError):
+    """A webhook cannot be as it was asked for, or cannot be delivered to."""
+
+    code = "webhook_error"
+
+
+class AddressRefused(WebhookError):
+    """Nothing was sent: the address is not one that strangers may make us connect to."""
+
+    code = "address_refused"
+
+
+class BadWebhook(WebhookError):
+    """A webhook has a value that cannot work; `fields["field"]` names it."""
+
+    code = "bad_webhook"
+
+
+class PostFailed(WebhookError):
+    """There was no answer, or none that is HTTP; whether the request arrived is unknown."""
+
+    code = "post_failed"
+    retryable = True
+
+
+class UnknownWebhook(WebhookError):
+    """There is no webhook, or no delivery, of that id."""
+
+    code = "unknown_webhook"
 
 
 class BadSchedule(DetentError):

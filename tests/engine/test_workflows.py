@@ -344,7 +344,8 @@ async def drafted(world: World, pieces: int) -> None:
             return await super()._commit(unit)
 
     engine = Engine(world.store)
-    dying = Dying(world.store, engine.workflows._coalescer, engine.identity)  # noqa: SLF001
+    coalescer = engine.workflows._coalescer  # noqa: SLF001
+    dying = Dying(world.store, coalescer, engine.identity, engine.secrets)
     with pytest.raises(Died):
         await dying.build(large(), USER, None)
 

@@ -17,6 +17,7 @@ from detent.app.options import (
     uniqueness_of,
 )
 from detent.engine.enqueueing import Ask
+from detent.engine.secrets import REDACTED, redacted_at
 from detent.errors import BadOption
 from detent.runtime.encoding import BadValue, digest_of, encode
 from detent.runtime.outcomes import us_of
@@ -44,7 +45,21 @@ class Call(Generic[R_co]):
         """The connection in whose transaction it is to be enqueued, if it names one."""
 
     def __repr__(self) -> str:
-        return f"<Call {self.signature.name} {self.payload}>"
+        return f"<Call {self.signature.name} {self.shown}>"
+
+    def copy(self) -> Call[R_co]:
+        """The same call with options of its own, which can be changed."""
+        return Call(self.signature, self.payload, self.options.copy(), self.conn)
+
+    @property
+    def shown(self) -> str:
+        """The payload without its secrets: for people, and for whatever is kept in the clear."""
+        return redacted_at(self.payload, self.secret)
+
+    @property
+    def secret(self) -> tuple[str, ...]:
+        """The places in the payload that are locked."""
+        return tuple(f"kwargs.{path}" for path in self.signature.secret)
 
     @property
     def tenant(self) -> str:
@@ -74,10 +89,12 @@ class Call(Generic[R_co]):
             retry=retry_of(options),
             unique=uniqueness_of(options, self._fingerprint()) if "unique" in options else None,
             idempotency=self._idempotency(now),
+            secret=self.secret,
         )
 
     def _named(self) -> dict[str, Any]:
-        named: dict[str, Any] = msgspec.json.decode(self.payload)["kwargs"]
+        """The arguments by name, without secrets: keys and digests are stored in the clear."""
+        named: dict[str, Any] = msgspec.json.decode(self.shown)["kwargs"]
         return named
 
     def _key(self) -> str | None:
@@ -86,21 +103,29 @@ class Call(Generic[R_co]):
         if key is None:
             return self.signature.name if "limit" in self.options else None
         try:
-            return key.format_map(self._named()) if "{" in key else key
+            told = key.format_map(self._named()) if "{" in key else key
         except (KeyError, IndexError, ValueError) as error:
             why = f"key {key!r} asks for {error}, which is no argument of this call"
             raise BadOption(f"{self.signature.name}: {why}", option="key", value=key) from None
+        self._need_open("key", REDACTED not in told)
+        return told
 
     def _fingerprint(self) -> str:
         unique = self.options.get("unique")
         chosen = None if isinstance(unique, bool) or unique is None else unique.by
         if chosen is None:
-            counted: object = msgspec.json.decode(self.payload)
+            counted: object = msgspec.json.decode(self.shown)
         else:
+            self._need_open("unique", not set(chosen) & set(self.signature.secret))
             named = self._named()
             counted = {name: named.get(name) for name in chosen}
         told = msgspec.json.encode([self.signature.name, counted], order="deterministic")
         return digest_of(told.decode())
+
+    def _need_open(self, option: str, is_open: bool) -> None:
+        if not is_open:
+            why = f"{option} names a secret argument, and what it says is stored in the clear"
+            raise BadOption(f"{self.signature.name}: {why}", option=option)
 
     def _meta(self) -> str:
         try:
@@ -121,7 +146,7 @@ class Call(Generic[R_co]):
         key = self.options.get("idempotency_key")
         if key is None:
             return None
-        digest = digest_of(self.signature.name + self.payload)
+        digest = digest_of(self.signature.name + self.shown)
         return Idempotency(key, digest, now + IDEMPOTENCY_US)
 
 

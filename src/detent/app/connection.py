@@ -10,12 +10,16 @@ from typing import Any
 
 from detent import stores
 from detent.app.asking import Call
+from detent.engine.addresses import Rules
 from detent.engine.engine import Engine
 from detent.engine.identity import Identity
+from detent.engine.keyring import Keyring, new_key
+from detent.engine.posting import Poster
+from detent.engine.secrets import Secrets
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
 
-__all__ = ["DEFAULT_URL", "Connection", "url_of"]
+__all__ = ["DEFAULT_URL", "Connection", "keyring_of", "url_of"]
 
 DEFAULT_URL = "sqlite:detent.db"
 _LIMITS_MAX = 10_000
@@ -24,6 +28,14 @@ _LIMITS_MAX = 10_000
 def url_of(url: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """The address: what was given, what the environment says, or a file in this folder."""
     return url or environ.get("DETENT_URL") or environ.get("DATABASE_URL") or DEFAULT_URL
+
+
+def keyring_of(url: str, environ: Mapping[str, str] = os.environ) -> Keyring:
+    """Keys from the environment, or beside a database that is a file, or for this process alone."""
+    if url.startswith("memory:"):
+        return Keyring([new_key()])
+    path = stores.file_of(url)
+    return Keyring.of(environ, path and path.with_name(f"{path.name}-key"))
 
 
 class Connection:
@@ -37,6 +49,7 @@ class Connection:
         self._limits: dict[tuple[str, str], Limit] = {}
         self.bridge = Bridge()
         self._identity = (os.getpid(), Identity(self.now))
+        self._secrets: Secrets | None = None
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
@@ -54,6 +67,13 @@ class Connection:
             # After a fork: somebody in the parent may have held its lock.
             self._identity = (os.getpid(), Identity(self.now))
         return self._identity[1]
+
+    @property
+    def secrets(self) -> Secrets:
+        """Locks and unlocks secret arguments, in any thread, whether the store is open or not."""
+        if self._secrets is None:
+            self._secrets = Secrets(keyring_of(url_of(self._url)))
+        return self._secrets
 
     @property
     def is_memory(self) -> bool:
@@ -95,10 +115,13 @@ class Connection:
         if self._opening is not None:
             self.bridge.run(self._close())
         self.bridge.stop()
+        # Whoever opens it again may have other keys by then.
+        self._secrets = None
 
     async def _open(self) -> Engine:
         store = stores.open(url_of(self._url), clock=self._clock)
-        return Engine(await store.__aenter__())
+        secrets, poster = self.secrets, Poster(Rules.of(os.environ))
+        return Engine(await store.__aenter__(), secrets=secrets, poster=poster)
 
     async def _close(self) -> None:
         opening, self._opening = self._opening, None

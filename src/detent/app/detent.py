@@ -13,6 +13,7 @@ from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
+from detent.app.listening import Listener, Listening
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
@@ -21,11 +22,13 @@ from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
-from detent.lifecycle.event import By
+from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
+from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
 
 __all__ = ["Detent"]
@@ -34,6 +37,9 @@ _log = logging.getLogger(__name__)
 UPKEEP_RETRY_S = 1.0
 R = TypeVar("R")
 J = TypeVar("J", bound=Job[..., Any, ..., Any])
+A = TypeVar("A", bound=Around[Call[Any]])
+B = TypeVar("B", bound=Around[Context])
+F = TypeVar("F", bound=Callable[[Event], Any])
 
 
 class Detent:
@@ -56,6 +62,11 @@ class Detent:
         self.by = By(Actor.USER, actor)
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
         self.job = Declare(self, cast("JobOptions", options))
+        self.listening = Listening()
+        self.calls: Arounds[Call[Any]] = Arounds()
+        """What is done around every enqueue."""
+        self.runs: Arounds[Context] = Arounds()
+        """What is done around every run."""
         self.connection = Connection(url, clock)
         self.schedules = Schedules(self)
 
@@ -87,6 +98,41 @@ class Detent:
         """
         return self.schedules.of(expression, options)
 
+    def around_enqueue(self, function: A) -> A:
+        """Do something around every enqueue: a generator that gets the call and yields once.
+
+        It runs where the caller is. Before the yield it may change the options of the call, or
+        raise to refuse it; after the yield the job is durable, or with `conn` as durable as your
+        transaction. It stands around jobs of workflows too, but neither around `ctx.enqueue` nor
+        around the slots of schedules: those are made by the engine, in commits of its own.
+        """
+        self.calls.add(function)
+        return function
+
+    def around_run(self, function: B) -> B:
+        """Do something around every run: a generator that gets the context and yields once.
+
+        It runs where the handler does: in its loop, or in its thread if both are plain functions.
+        """
+        self.runs.add(function)
+        return function
+
+    def on(
+        self, *words: str, kind: str = "job", name: str = "", from_start: bool = False
+    ) -> Callable[[F], F]:
+        """Tell the function of events: those that lead to a named state, or that have a name.
+
+        It is told in the order of the history, once at least; how far it is, is kept in the store
+        under its name. A new one hears of what comes, or with `from_start` of all there is.
+        """
+
+        def register(function: F) -> F:
+            called = name or function.__qualname__
+            self.listening.add(Listener(called, function, words, kind, from_start))
+            return function
+
+        return register
+
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
         return Handle(self, id, tenant, is_new=False)
@@ -107,7 +153,9 @@ class Detent:
 
         Under an `id` of your own a second start of the same is the first one (`is_new` false).
         """
-        return self.bridge.run(begin(self, workflow, id, name, meta))
+        own = workflow.copy() if self.calls else workflow
+        with self.calls.waited(list(own.calls), self.bridge):
+            return self.bridge.run(begin(self, own, id, name, meta))
 
     async def astart(
         self,
@@ -118,7 +166,9 @@ class Detent:
         meta: Mapping[str, Any] | None = None,
     ) -> WorkflowHandle[R]:
         """The same, awaited."""
-        return await self.bridge.reach(begin(self, workflow, id, name, meta))
+        own = workflow.copy() if self.calls else workflow
+        async with self.calls.awaited(list(own.calls)):
+            return await self.bridge.reach(begin(self, own, id, name, meta))
 
     async def place_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Enqueue many. All are checked first; then each is a commit or a refusal of its own.
@@ -172,16 +222,24 @@ class Detent:
     def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """Enqueue through a connection, or if there is none, through the store."""
         conn = conn_of(calls, conn)
-        if conn is None or self.connection.is_memory:
-            return self.bridge.run(self.place_many(calls))
-        return enqueue_inside(self, calls, conn)
+        own = self.own(calls)
+        with self.calls.waited(own, self.bridge):
+            if conn is None or self.connection.is_memory:
+                return self.bridge.run(self.place_many(own))
+            return enqueue_inside(self, own, conn)
 
     async def aenqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """The same, awaited."""
         conn = conn_of(calls, conn)
-        if conn is None or self.connection.is_memory:
-            return await self.bridge.reach(self.place_many(calls))
-        return await aenqueue_inside(self, calls, conn)
+        own = self.own(calls)
+        async with self.calls.awaited(own):
+            if conn is None or self.connection.is_memory:
+                return await self.bridge.reach(self.place_many(own))
+            return await aenqueue_inside(self, own, conn)
+
+    def own(self, calls: Sequence[Call[R]]) -> Sequence[Call[R]]:
+        """Copies, if something around the enqueue may change them."""
+        return [call.copy() for call in calls] if self.calls else calls
 
     def _set_limits(self, calls: Iterable[Call[Any]]) -> Coroutine[Any, Any, None]:
         """Tell the store of the limits of these calls, which enqueueing does by itself.
@@ -194,13 +252,32 @@ class Detent:
 
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run."""
-        return _in_a_loop(self.adrain())
+        return _in_a_loop(self.adrain(), "adrain")
 
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
         await self.schedules.aput()
-        return await Drain(engine, self.bridge, self.handlers).run()
+        return await Drain(engine, self.bridge, self.handlers, around=self.runs).run()
+
+    def deliver(self) -> int:
+        """Tell listeners of everything up to now; how many events were taken."""
+        return _in_a_loop(self.adeliver(), "adeliver")
+
+    async def adeliver(self) -> int:
+        """The same in the running loop; asynchronous listeners run in it."""
+        engine = await self.bridge.reach(self.engine())
+        self.listening.join(engine, asyncio.get_running_loop())
+        taken = 0
+        while some := await self.bridge.reach(engine.subscribers.turn()):
+            taken += some
+        return taken
+
+    async def alisten(self) -> None:
+        """Tell listeners of events as they come, until called off."""
+        engine = await self.bridge.reach(self.engine())
+        self.listening.join(engine, asyncio.get_running_loop())
+        await self.bridge.reach(engine.subscribers.run())
 
     def returned(self, type: str, text: str | None) -> Any:  # noqa: A002
         """What a completed job of that type returned, as its function promises it."""
@@ -252,10 +329,10 @@ def _error_of(name: str, answer: Clash | Refusal) -> DetentError:
     return JobExists(f"{name}: {why}", **told)
 
 
-def _in_a_loop(work: Coroutine[Any, Any, R]) -> R:
+def _in_a_loop(work: Coroutine[Any, Any, R], twin: str) -> R:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
     work.close()
-    raise InsideLoop("An event loop is running in this thread: await adrain() instead of drain()")
+    raise InsideLoop(f"An event loop is running in this thread: await {twin}() instead")

@@ -47,7 +47,7 @@ def _joining(app: Detent, calls: Sequence[Call[Any]]) -> Joining:
     for call, ask in zip(calls, asks, strict=True):
         limits.need_job(ask)
         _need_told(app, call)
-    return Joining(asks, app.by, app.connection.identity, now)
+    return Joining(asks, app.by, app.connection.identity, app.connection.secrets, now)
 
 
 def _need_told(app: Detent, call: Call[Any]) -> None:

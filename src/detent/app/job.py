@@ -19,6 +19,7 @@ from typing import (
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.app.options import CallOptions, JobOptions, UsingOptions, need_known
+from detent.errors import BadOption
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -67,6 +68,9 @@ class Job(Generic[P, R, Q, T]):
 
         With `conn`, a connection of yours, they are enqueued in its transaction.
         """
+        if "secret" in options:
+            why = "secret is declared with the job, for all of its calls: @app.job(secret=...)"
+            raise BadOption(f"{self.name}: {why}", option="secret")
         need_known(options, UsingOptions)
         conn = options.pop("conn", self.conn)
         merged = cast("CallOptions", {**self.options, **options})
@@ -86,7 +90,7 @@ class Job(Generic[P, R, Q, T]):
         """The same, awaited."""
         return (await self.app.aenqueue_calls([self.bind(*args, **kwargs)], self.conn))[0]
 
-    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
+    def enqueue_many(self, /, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
         return self.app.enqueue_calls(list(calls), self.conn)
 
@@ -126,7 +130,7 @@ class Declare:
         if function is None:
             return Declare(self._app, merged)
         name = merged.pop("name", "") or function.__name__
-        signature = Signature(name, function)
+        signature = Signature(name, function, merged.pop("secret", ()))
         job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
         self._app.add(job)
         return job

@@ -122,9 +122,14 @@ class CallOptions(TypedDict, total=False):
 
 
 class JobOptions(CallOptions, total=False):
-    """The same and the name of the type, which is otherwise that of the function."""
+    """The same, the name of the type if it is not that of the function, and what is secret.
+
+    `secret` are arguments (`"token"`) or parts of them (`"card.number"`) that are locked before
+    they are stored and shown to nobody but the function.
+    """
 
     name: str
+    secret: Sequence[str]
 
 
 class UsingOptions(CallOptions, total=False):

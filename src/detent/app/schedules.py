@@ -18,6 +18,7 @@ from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule
 from detent.engine.timetable import timetable
 from detent.errors import BadOption
 from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.signature import Signature
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
@@ -104,23 +105,30 @@ class Schedules:
         It is put into the store when upkeep starts: added, or edited if the program says something
         else than it did. Whether it is paused stays as it was.
         """
-        self._declare(expression, call.signature.name, lambda: call, options)
+        self._declare(expression, call.signature, lambda: call, options)
 
     def of(self, expression: str, options: ScheduleOptions) -> Callable[[J], J]:
         """A decorator that declares the same for a job without arguments."""
 
         def declare(job: J) -> J:
-            self._declare(expression, job.name, job.bind, options)
+            self._declare(expression, job.signature, job.bind, options)
             return job
 
         return declare
 
     def _declare(
-        self, expression: str, job: str, call: Callable[[], Call[Any]], options: ScheduleOptions
+        self,
+        expression: str,
+        job: Signature,
+        call: Callable[[], Call[Any]],
+        options: ScheduleOptions,
     ) -> None:
         _need_known(options)
+        if job.secret:
+            why = "its secret arguments would lie in the schedule: let the job look them up"
+            raise BadOption(f"{job.name} cannot be scheduled: {why}", option="secret")
         timetable(expression, options.get("tz", "UTC"), 0)
-        name = options.get("name", job)
+        name = options.get("name", job.name)
         if name in self._declared:
             why = f"Two schedules are called {name!r}: give one of them another name="
             raise BadOption(why, option="name", value=name)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from detent.app.asking import Call, need_no_conn
 from detent.engine import limits, shaping
 from detent.engine.shaping import Filled, Part
@@ -34,6 +36,11 @@ class Workflow(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Workflow {', '.join(step.plan.id for step in self.steps)}>"
+
+    def copy(self) -> Workflow[R_co]:
+        """The same with calls of its own, whose options can be changed."""
+        own = [replace(one, jobs=tuple(call.copy() for call in one.jobs)) for one in self.steps]
+        return Workflow(own)
 
     @property
     def calls(self) -> Iterator[Call[Any]]:

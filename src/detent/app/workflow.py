@@ -147,10 +147,25 @@ class WorkflowHandle(Generic[R_co]):
         """Open the gate before a step; refused when its turn has not come."""
         return await self._steer(lambda flows, key: flows.approve(key, step, self.app.by, reason))
 
-    async def _add(
+    def add(
         self, step: str, calls: Sequence[Call[Any]], reason: str | None = None
     ) -> WorkflowStatus:
         """More jobs for a step that has not started, all or none of them."""
+        own = self.app.own(calls)
+        with self.app.calls.waited(own, self.bridge):
+            return self.bridge.run(self._add(step, own, reason))
+
+    async def aadd(
+        self, step: str, calls: Sequence[Call[Any]], reason: str | None = None
+    ) -> WorkflowStatus:
+        """The same, awaited."""
+        own = self.app.own(calls)
+        async with self.app.calls.awaited(own):
+            return await self.bridge.reach(self._add(step, own, reason))
+
+    async def _add(
+        self, step: str, calls: Sequence[Call[Any]], reason: str | None
+    ) -> WorkflowStatus:
         engine = await self.app.engine()
         asks = list(asked(calls, engine.store.now()))
         await self.app.connection.set_limits_of(calls)
@@ -166,7 +181,6 @@ class WorkflowHandle(Generic[R_co]):
     resume, aresume = blocking(_resume), awaiting(_resume)
     abort, aabort = blocking(_abort), awaiting(_abort)
     approve, aapprove = blocking(_approve), awaiting(_approve)
-    add, aadd = blocking(_add), awaiting(_add)
 
     async def _steer(
         self, command: Callable[[Workflows, tuple[str, str]], Awaitable[w.Answer]]

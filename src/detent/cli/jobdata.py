@@ -9,6 +9,7 @@ import msgspec
 from detent.cli.showing import at
 from detent.engine.hurdles import Hurdle
 from detent.engine.queries import Shown, Why
+from detent.engine.secrets import redacted
 from detent.lifecycle.event import Event
 from detent.stores.api import Failure, Logged, Stored
 
@@ -43,7 +44,7 @@ def shown_data(shown: Shown) -> dict[str, Any]:
         "story": shown.story.sentence,
         "waiting_us": shown.story.waiting_us,
         "working_us": shown.story.working_us,
-        "payload": _json(body.payload),
+        "payload": _json(redacted(body.payload)),
         "meta": _json(body.meta),
         "result": _json(stored.result),
         "progress": None if note is None else {"percent": note.percent, "text": note.text},

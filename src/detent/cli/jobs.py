@@ -20,6 +20,7 @@ from detent.cli.showing import answer, at, cell, facts, harmless, state_cell, ta
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Verdict
 from detent.engine.queries import Listing, Shown, Why
+from detent.engine.secrets import redacted
 from detent.engine.telling import told_span
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import JobState
@@ -165,7 +166,7 @@ def _story(shown: Shown) -> list[RenderableType]:
         ("rerun of", job.rerun_of),
         ("starts at", at(job.run_at)),
         ("expires at", at(job.expires_at)),
-        ("payload", body.payload),
+        ("payload", redacted(body.payload)),
         ("meta", None if body.meta == "{}" else body.meta),
         ("progress", stored.note and f"{stored.note.percent} % {stored.note.text}"),
         ("result", stored.result),

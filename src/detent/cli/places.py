@@ -13,9 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 
 from detent import stores
-from detent.app.connection import DEFAULT_URL
+from detent.app.connection import DEFAULT_URL, keyring_of
 from detent.cli.bundles import Bundle
 from detent.engine.engine import Engine
+from detent.engine.secrets import Secrets
 from detent.errors import (
     BadOption,
     BadPolicy,
@@ -117,7 +118,8 @@ def shown_url(url: str) -> str:
 
 
 async def _done(url: str, work: Callable[[Engine], Awaitable[R]]) -> R:
-    async with stores.open(url) as store, Engine(store) as engine:
+    secrets = Secrets(keyring_of(url))
+    async with stores.open(url) as store, Engine(store, secrets=secrets) as engine:
         return await work(engine)
 
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from detent.errors import NoSecretKey
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.machine import Refusal
@@ -37,7 +38,10 @@ class Uniqueness(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that somebody wants; what is `None` comes from the profile or is made up."""
+    """A job that somebody wants; what is `None` comes from the profile or is made up.
+
+    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked.
+    """
 
     type: str
     payload: str = "[]"
@@ -63,6 +67,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     unique: Uniqueness | None = None
     idempotency: Idempotency | None = None
     reason: str | None = None
+    secret: tuple[str, ...] = ()
 
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
@@ -76,7 +81,9 @@ def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
 
 
 def body_of(ask: Ask) -> Body:
-    """What the job is about."""
+    """What the job is about. Nothing gets by here with a secret in the clear."""
+    if ask.secret:
+        raise NoSecretKey(f"{ask.type}: its secrets must be locked first", type=ask.type)
     policy = ask.retry or RetryPolicy()
     return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
 

@@ -30,6 +30,7 @@ from detent.engine.keeping import (
     read,
     written,
 )
+from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, check
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -95,10 +96,13 @@ class _Work:
 class Building:
     """Makes workflows of orders."""
 
-    def __init__(self, store: Store, coalescer: Coalescer, identity: Identity) -> None:
+    def __init__(
+        self, store: Store, coalescer: Coalescer, identity: Identity, secrets: Secrets
+    ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
+        self._secrets = secrets
 
     async def build(self, order: Order, by: By, reason: str | None) -> Created | Refusal:
         """The workflow, open and with all its jobs; or why there is none."""
@@ -204,7 +208,7 @@ class Building:
         for number, ask in enumerate(asks, start=first):
             job_id = derived_id(work.kept.created_at, number, KIND, *work.key)
             ctx = j.Context(work.by, command_id, place=self._identity.place(), reason=work.reason)
-            new = born(ask, job_id, self._store.now(), ctx)
+            new = born(self._secrets.sealed(ask, job_id), job_id, self._store.now(), ctx)
             if isinstance(new, Refusal):
                 return new
             made.append(new)

@@ -13,6 +13,7 @@ import msgspec
 from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
+from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
@@ -89,12 +90,18 @@ class Commands:
     """Carries out commands to jobs, many at once."""
 
     def __init__(
-        self, store: Store, coalescer: Coalescer, identity: Identity, jitter: Callable[[], float]
+        self,
+        store: Store,
+        coalescer: Coalescer,
+        identity: Identity,
+        jitter: Callable[[], float],
+        secrets: Secrets,
     ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
         self._jitter = jitter
+        self._secrets = secrets
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
@@ -171,7 +178,7 @@ class Commands:
         made: list[New] = []
         for ask, job_id in zip(one.change.new, one.new_ids, strict=True):
             ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=ask.reason)
-            new = born(ask, job_id, now, ctx)
+            new = born(self._secrets.sealed(ask, job_id), job_id, now, ctx)
             if isinstance(new, Refusal):
                 raise new.error()
             made.append(new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from detent.engine.bulk import Bulk
@@ -13,11 +14,17 @@ from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.operators import Operators
+from detent.engine.posting import Poster
 from detent.engine.queries import Queries
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
+from detent.engine.secrets import Secrets
+from detent.engine.subscribers import Subscribers
 from detent.engine.upkeep import Answers, Upkeep
+from detent.engine.webhook import DELIVERY
+from detent.engine.webhooks import Webhooks
 from detent.engine.workflows import Workflows
+from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.stores.api import Claimed, Store, Want
@@ -28,25 +35,40 @@ __all__ = ["Engine"]
 class Engine:
     """Everything that can be asked of jobs in one store, which must be open.
 
-    `jitter` spreads retries; it gives numbers from 0 up to, not including, 1.
+    `jitter` spreads retries; it gives numbers from 0 up to, not including, 1. `secrets` locks the
+    arguments that jobs declare secret; without it such jobs are refused.
+    `poster` sends to webhooks, under its own rules of where to.
     """
 
-    def __init__(self, store: Store, *, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        jitter: Callable[[], float] = random.random,
+        secrets: Secrets | None = None,
+        poster: Poster | None = None,
+    ) -> None:
         self.store = store
+        self.secrets = secrets or Secrets()
         self.identity = Identity(store.now)
         self._coalescer = Coalescer(store)
-        self._enqueueing = Enqueueing(store, self.identity)
-        self._commands = Commands(store, self._coalescer, self.identity, jitter)
+        self._enqueueing = Enqueueing(store, self.identity, self.secrets)
+        self._commands = Commands(store, self._coalescer, self.identity, jitter, self.secrets)
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.schedules = Schedules(store, self._apart, self.identity)
-        self.workflows = Workflows(store, self._apart, self.identity)
+        self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
         self.queries = Queries(store)
         self.operators = Operators(
             store, self._commands, self._enqueueing, self._apart, self.identity
         )
         self.bulk = Bulk(store, self.operators)
+        self.subscribers = Subscribers(store, self._apart, self.identity)
+        self.webhooks = Webhooks(
+            store, self._apart, self.identity, self.secrets, poster or Poster()
+        )
         self.answers: Answers = {
+            DELIVERY: self.webhooks.delivering.answer,
             SCHEDULE: self.schedules.answer,
             WORKFLOW: self.workflows.answer,
         }
@@ -62,6 +84,10 @@ class Engine:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        with suppress(StoreError):
+            # Somebody else can then go on at once; if not, they can in a few seconds.
+            await self.subscribers.let_go()
+            await self.webhooks.close()
         await self._enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()

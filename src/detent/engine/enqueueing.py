@@ -15,6 +15,7 @@ from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_ke
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
+from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -82,9 +83,10 @@ class Request:
 class Enqueueing:
     """Makes jobs. Those with keys go apart: they may have to wait for somebody's transaction."""
 
-    def __init__(self, store: Store, identity: Identity) -> None:
+    def __init__(self, store: Store, identity: Identity, secrets: Secrets) -> None:
         self._store = store
         self._identity = identity
+        self.secrets = secrets
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
 
@@ -105,7 +107,8 @@ class Enqueueing:
         await self._keyed.close()
 
     def _opened(self, ask: Ask) -> Request:
-        return Request(ask, self._identity.id(), ask.id or self._identity.id())
+        job_id = ask.id or self._identity.id()
+        return Request(self.secrets.sealed(ask, job_id), self._identity.id(), job_id)
 
     async def _try(self, asked: Sequence[Request], by: By, coalescer: Coalescer) -> None:
         units: list[tuple[Request, Unit]] = []

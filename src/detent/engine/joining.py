@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from detent.engine.asks import Ask, OnConflict, born, is_keyed
 from detent.engine.enqueueing import Answer, Request, answered, hear
 from detent.engine.identity import Identity
+from detent.engine.secrets import Secrets
 from detent.errors import BadOption
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -36,9 +37,12 @@ class Piece:
 class Joining:
     """Requests on their way into a transaction; all of them are decided before one is written."""
 
-    def __init__(self, asks: Sequence[Ask], by: By, identity: Identity, now: int) -> None:
+    def __init__(
+        self, asks: Sequence[Ask], by: By, identity: Identity, secrets: Secrets, now: int
+    ) -> None:
         self._by = by
         self._identity = identity
+        self._secrets = secrets
         self.now = now
         self._requests = [self._opened(ask) for ask in asks]
         self.pieces = [self._piece(some) for some in self._together()]
@@ -51,7 +55,8 @@ class Joining:
         if ask.unique is not None and ask.unique.on_conflict is OnConflict.REPLACE:
             why = "A job that replaces another ends it, which a transaction of your own cannot do"
             raise BadOption(f"{ask.type}: {why}: enqueue it without conn", option="unique")
-        return Request(ask, self._identity.id(), ask.id or self._identity.id())
+        job_id = ask.id or self._identity.id()
+        return Request(self._secrets.sealed(ask, job_id), self._identity.id(), job_id)
 
     def _together(self) -> Iterator[list[Request]]:
         plain = [one for one in self._requests if not is_keyed(one.ask)]

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine.enqueueing import Ask
+from detent.engine.secrets import redacted_at
 from detent.engine.shaping import Order, Part
 from detent.lifecycle.workflow import Flow, StepPlan
 from detent.stores.api import Key, Record
@@ -40,9 +41,17 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def digest_of(order: Order) -> str:
-    """The same for the same steps with the same jobs."""
-    told = (order.name, order.meta, order.parts)
+    """The same for the same steps with the same jobs.
+
+    Secrets are left out: from a digest a short one could be guessed.
+    """
+    parts = [replace(part, jobs=tuple(map(_without_secrets, part.jobs))) for part in order.parts]
+    told = (order.name, order.meta, parts)
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+
+
+def _without_secrets(ask: Ask) -> Ask:
+    return replace(ask, payload=redacted_at(ask.payload, ask.secret)) if ask.secret else ask
 
 
 def step_id(workflow: str, name: str) -> str:

@@ -10,10 +10,11 @@ from detent.engine.commands import TRIES_MAX, Change, Commands
 from detent.engine.enqueueing import Ask, Clash, Enqueued, Enqueueing, born
 from detent.engine.identity import Identity
 from detent.engine.limits import need_name
-from detent.engine.rerunning import once, rerun_ask, unrepeatable
+from detent.engine.rerunning import once, rerun_ask, unreadable, unrepeatable
 from detent.engine.schedule import Changed
+from detent.engine.secrets import Owner
 from detent.engine.verbs import Plain, Rerun, RunNow, Verb, command_of, softened
-from detent.errors import StoreBusy, Unstorable
+from detent.errors import SecretUnreadable, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Gate
@@ -121,7 +122,7 @@ class Operators:
         now, ids = self._store.now(), self._identity
         ctx = j.Context(by, ids.id(), place=ids.place(), reason=reason)
         if isinstance(verb, Rerun):
-            made = unrepeatable(stored, by) or born(rerun_ask(stored, reason), ids.id(), now, ctx)
+            made = self._barred(stored, by) or born(rerun_ask(stored, reason), ids.id(), now, ctx)
             return made if isinstance(made, Refusal) else Enqueued(made.job)
         answer = j.decide(stored.job, command_of(verb, now), now, ctx)
         return softened(verb, answer, stored)
@@ -134,7 +135,7 @@ class Operators:
         self, verb: Rerun, keys: Sequence[Key], by: By, reason: str | None
     ) -> list[Enqueued | Clash | Refusal]:
         found = await self._store.get(keys)
-        refusals = [unrepeatable(stored, by) for stored in found]
+        refusals = [self._barred(stored, by) for stored in found]
         asks: list[Ask] = [
             rerun_ask(stored, reason)
             for stored, refusal in zip(found, refusals, strict=True)
@@ -144,6 +145,18 @@ class Operators:
             asks = [once(ask, self._store.now()) for ask in asks]
         made = iter(await self._enqueueing.enqueue(asks, by) if asks else [])
         return [refusal if refusal is not None else next(made) for refusal in refusals]
+
+    def _barred(self, stored: Stored | None, by: By) -> Refusal | None:
+        """Why there cannot be another one like it; its secrets must open, to be locked anew."""
+        refusal = unrepeatable(stored, by)
+        if stored is None or refusal is not None:
+            return refusal
+        job, body = stored.job, stored.body
+        try:
+            self._enqueueing.secrets.opened(body.payload, Owner(job.tenant, job.id, body.type))
+        except SecretUnreadable as error:
+            return unreadable(stored, by, error.message)
+        return None
 
     # --- gates and limits -----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
 from detent.stores.api import Idempotency, Stored
 
-__all__ = ["once", "rerun_ask", "unrepeatable"]
+__all__ = ["once", "rerun_ask", "unreadable", "unrepeatable"]
 
 ONCE_US = 24 * 3_600 * 1_000_000
 
@@ -33,6 +33,11 @@ def unrepeatable(stored: Stored | None, by: By) -> Refusal | None:
     if stored.job.erased_at is not None:
         return _refusal("erased", stored, by, "its arguments were erased")
     return None
+
+
+def unreadable(stored: Stored, by: By, why: str) -> Refusal:
+    """That its secrets do not open here, so that no other job can have them."""
+    return _refusal("secret_unreadable", stored, by, why)
 
 
 def rerun_ask(stored: Stored, reason: str | None) -> Ask:

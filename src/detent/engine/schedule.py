@@ -161,6 +161,8 @@ def _check_job(plan: Plan) -> None:
     for name in ("id", "run_at", "expires_at", "idempotency", "workflow", "step", "rerun_of"):
         if getattr(job, name) is not None:
             _refuse("job", f"{name} would be the same for every slot")
+    if job.secret:
+        _refuse("job", "secret arguments would lie in the schedule: let the job look them up")
     if job.unique is not None and job.unique.on_conflict is OnConflict.REPLACE:
         _refuse("job", "a job that replaces others: set overlap to cancel_previous instead")
 

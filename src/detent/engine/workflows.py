@@ -12,6 +12,7 @@ from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
+from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, Part, check_member, check_part
 from detent.errors import BatchTooLarge, StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -45,11 +46,14 @@ _UPKEEP = By(Actor.SYSTEM, "upkeep")
 class Workflows:
     """Everything that can be asked of workflows. Steps are called by the names they were given."""
 
-    def __init__(self, store: Store, coalescer: Coalescer, identity: Identity) -> None:
+    def __init__(
+        self, store: Store, coalescer: Coalescer, identity: Identity, secrets: Secrets
+    ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
-        self._building = Building(store, coalescer, identity)
+        self._secrets = secrets
+        self._building = Building(store, coalescer, identity, secrets)
 
     async def create(self, order: Order, by: By, reason: str | None = None) -> Created | Refusal:
         """A new workflow, open and with all its jobs, or the one that this order made before."""
@@ -178,7 +182,8 @@ class Workflows:
         for ask in asks:
             place = self._identity.place()
             about = j.Context(ctx.by, ctx.command_id, place=place, reason=ctx.reason)
-            new = born(ask, self._identity.id(), self._store.now(), about)
+            job_id = self._identity.id()
+            new = born(self._secrets.sealed(ask, job_id), job_id, self._store.now(), about)
             if isinstance(new, Refusal):
                 return new
             made.append(new)

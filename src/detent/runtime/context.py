@@ -23,6 +23,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
+from detent.runtime.masking import Mask
 from detent.runtime.outcomes import Cancelled
 from detent.stores.api import Limit, Line, Note, Stored, key_of
 
@@ -59,8 +60,14 @@ class Heard:
     def __init__(self) -> None:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
+        self.mask = Mask()
+        """What hides the job's secrets, in whatever is said."""
         self.is_cancelled = False
         self.calls: list[Asking] = []
+
+    def kept(self, text: str, most: int) -> str:
+        """The text as it may be stored. Masked before it is cut: half a secret is not known."""
+        return mended(self.mask(text), most)
 
     def forget(self, lines: int, note: Note | None) -> None:
         """That many lines and this note are in the store; what was said since then is not."""
@@ -142,15 +149,16 @@ class Context:
 
     def log(self, text: str, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
-        line = mended(text, limits.LINE_CHARS_MAX)
-        self.heard.lines.append(Line(self._engine.store.now(), line, mended(level, _LEVEL_MAX)))
+        line = self.heard.kept(text, limits.LINE_CHARS_MAX)
+        word = self.heard.kept(level, _LEVEL_MAX)
+        self.heard.lines.append(Line(self._engine.store.now(), line, word))
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""
         if not 0 <= percent <= PERCENT_MAX:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
-        line = mended(text, limits.LINE_CHARS_MAX)
+        line = self.heard.kept(text, limits.LINE_CHARS_MAX)
         self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), line)
 
     def enqueue(self, *calls: Asking) -> None:
@@ -175,7 +183,8 @@ class Context:
             why = "a job with a key of its own cannot be enqueued with the end of another"
             raise BadOption(f"{ask.type}: {why}: enqueue it by itself", option="unique")
         about = j.Context(By(Actor.USER, self.job_id), self.job_id, place=1)
-        refusal = born(ask, self.job_id, self._engine.store.now(), about)
+        sealed = self._engine.secrets.sealed(ask, self.job_id)
+        refusal = born(sealed, self.job_id, self._engine.store.now(), about)
         if isinstance(refusal, Refusal):
             raise refusal.error()
 

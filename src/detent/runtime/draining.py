@@ -14,6 +14,8 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.bridge import Bridge
+from detent.runtime.context import Context
+from detent.runtime.middleware import Arounds
 from detent.runtime.running import Moment, Runner
 from detent.runtime.signature import Signature
 from detent.stores.api import Stored, Want, WorkerRow
@@ -32,6 +34,8 @@ class Drain:
         bridge: Bridge,
         handlers: Mapping[str, Signature],
         at: Callable[[Moment], None] = lambda _: None,
+        *,
+        around: Arounds[Context] | None = None,
     ) -> None:
         self._engine = engine
         self._bridge = bridge
@@ -39,6 +43,7 @@ class Drain:
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
         self._runner = Runner(engine, bridge, handlers, self._by, at)
+        self._runner.around = around or Arounds()
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
 

@@ -14,9 +14,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.retry import ErrorInfo
+from detent.runtime.context import Heard
 from detent.runtime.encoding import BadValue, digest_of, encode, mended
 from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze
-from detent.stores.api import Failure, Line, Stored, key_of
+from detent.stores.api import Failure, Stored, key_of
 
 __all__ = ["FAILED", "Raised", "ending"]
 
@@ -32,56 +33,58 @@ class Raised(msgspec.Struct, frozen=True):
 
     error: BaseException
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can be raised again anywhere."""
+        return isinstance(self.error, Exception) and not isinstance(self.error, StopIteration)
 
-def ending(stored: Stored, returned: Any, by: By, lines: tuple[Line, ...], now: int) -> Change:
+
+def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
     """The report of a run that returned this, or raised it."""
     if isinstance(returned, Raised):
-        return _raised(stored, returned.error, by, lines, now)
+        return _raised(stored, returned.error, by, heard, now)
     try:
         text = encode(returned).decode()
         limits.need_result("result", text)
     except BadValue as bad:
-        return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, lines, now)
+        return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, heard, now)
     except DetentError as error:
-        return _raised(stored, error, by, lines, now)
+        return _raised(stored, error, by, heard, now)
     job = stored.job
     done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(key_of(job), done, by, beside=Beside(text, lines=lines), known=stored)
+    return Change(
+        key_of(job), done, by, beside=Beside(text, lines=tuple(heard.lines)), known=stored
+    )
 
 
-def _raised(
-    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
-) -> Change:
+def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
     key, lease = key_of(stored.job), stored.job.lease
-    reason = mended(error.reason, REASON_MAX) or None if isinstance(error, Outcome) else None
-    beside = Beside(lines=lines)
+    reason = heard.kept(error.reason, REASON_MAX) or None if isinstance(error, Outcome) else None
     match error:
         case Snooze():
             command: j.Command = j.Snooze(lease=lease, delay_us=error.after_us)
         case Cancelled():
             command = j.ConfirmCancel(lease=lease)
         case _:
-            return _failed(stored, error, by, lines, now)
-    return Change(key, command, by, reason, beside, known=stored)
+            return _failed(stored, error, by, heard, now)
+    return Change(key, command, by, reason, Beside(lines=tuple(heard.lines)), known=stored)
 
 
-def _failed(
-    stored: Stored, error: BaseException, by: By, lines: tuple[Line, ...], now: int
-) -> Change:
+def _failed(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
     info = _info(stored, error)
     failure = Failure(
         stored.job.attempt,
         now,
         info.code,
-        _message(error),
+        _message(error, heard),
         type_of(type(error)),
-        backtrace=_backtrace(error),
+        backtrace=_backtrace(error, heard),
     )
     return Change(
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=info.code, digest=digest_of(failure.message)),
         by,
-        beside=Beside(failure=failure, lines=lines),
+        beside=Beside(failure=failure, lines=tuple(heard.lines)),
         error=info,
         known=stored,
         delay_us=error.after_us if isinstance(error, Retry) else None,
@@ -107,15 +110,15 @@ def type_of(kind: type[BaseException]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(error: BaseException) -> str:
+def _message(error: BaseException, heard: Heard) -> str:
     try:
-        return mended(str(error), _MESSAGE_CHARS_MAX)
+        return heard.kept(str(error), _MESSAGE_CHARS_MAX)
     except Exception as fault:
         # It is not ours, and may fail to say what it is. Its type and traceback are still told.
         return f"(no message: {type(fault).__name__})"
 
 
-def _backtrace(error: BaseException) -> str:
-    """The end of it, where the fault is."""
-    told = "".join(traceback.format_exception(error))
+def _backtrace(error: BaseException, heard: Heard) -> str:
+    """The end of it, where the fault is; masked while it is whole."""
+    told = heard.mask("".join(traceback.format_exception(error)))
     return mended(told[-_BACKTRACE_CHARS_MAX:], _BACKTRACE_CHARS_MAX)

@@ -11,12 +11,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
+from detent.engine.secrets import Owner
 from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -24,6 +26,8 @@ from detent.lifecycle.machine import Refusal
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Asking, Context, Heard
 from detent.runtime.ending import Raised, ending
+from detent.runtime.masking import Mask
+from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import LimitKind, LimitRow, Line, Note, Stored, key_of
 
@@ -59,6 +63,8 @@ class Runner:
         by: By,
         at: Callable[[Moment], None] = _go_on,
     ) -> None:
+        self.around: Arounds[Context] = Arounds()
+        """What is done around every run."""
         self._engine = engine
         self._bridge = bridge
         self._handlers = handlers
@@ -78,7 +84,7 @@ class Runner:
         self._at(Moment.BEFORE_REPORT)
         await self._bridge.reach(self._note(stored, ctx.heard.note))
         now = self._engine.store.now()
-        change = ending(stored, returned, self._by, tuple(ctx.heard.lines), now)
+        change = ending(stored, returned, self._by, ctx.heard, now)
         change = await self._bridge.reach(self._followed(change, ctx.heard.calls, now))
         answer = await self._bridge.reach(self._report(stored, change))
         self._at(Moment.AFTER_COMMIT)
@@ -88,11 +94,12 @@ class Runner:
         """What the handler returned or raised."""
         try:
             signature = self._handlers[stored.body.type]
-            bound = signature.arguments(stored.body.payload)
+            bound = signature.arguments(self._opened(stored, ctx))
             args = (ctx, *bound.args) if signature.wants_context else bound.args
+            call = partial(signature.function, *args, **bound.kwargs)
             if inspect.iscoroutinefunction(signature.function):
-                return await signature.function(*args, **bound.kwargs)
-            return await asyncio.to_thread(_called, signature.function, args, bound.kwargs)
+                return await self._in_loop(ctx, call)
+            return await self._in_thread(ctx, call)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -101,6 +108,29 @@ class Runner:
             return Raised(error)
         except (Exception, SystemExit) as error:
             return Raised(error)
+
+    async def _in_loop(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        """A coroutine; if something around it swallows its error, it has returned nothing."""
+        async with self.around.awaited([ctx]):
+            return await call()
+
+    async def _in_thread(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        """A plain function in a thread, with what is as plain as it around it in there."""
+        inner, outer = self.around.sync_ones(), self.around.async_ones()
+        async with outer.awaited([ctx]):
+            ended = await asyncio.to_thread(_called, inner, ctx, call)
+            if outer and isinstance(ended, Raised) and ended.is_plain:
+                # Those around it hear of it; what no coroutine could carry ends the run as it is.
+                raise ended.error
+            return ended
+
+    def _opened(self, stored: Stored, ctx: Context) -> str:
+        """The payload with its secrets; from here on whatever the run says is masked."""
+        job = stored.job
+        owner = Owner(job.tenant, job.id, stored.body.type)
+        opened = self._engine.secrets.opened(stored.body.payload, owner)
+        ctx.heard.mask = Mask(opened.values)
+        return opened.payload
 
     async def _followed(self, change: Change, calls: Sequence[Asking], now: int) -> Change:
         """The same with the jobs that are to come into being with it, if it completes the job."""
@@ -158,9 +188,10 @@ class Runner:
         return now is None or now.job.lease != stored.job.lease or now.job.cancel_at is not None
 
 
-def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> Any:
     try:
-        return function(*args, **kwargs)
+        with around.here(ctx):
+            return call()
     except BaseException as error:
         # As a value: a future takes neither StopIteration nor what would end this process.
         return Raised(error)

@@ -36,14 +36,30 @@ _PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
 
 
 class Signature:
-    """The signature of one handler; `name` is its job's, for errors."""
+    """The signature of one handler; `name` is its job's, for errors.
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], secret: Sequence[str] = ()) -> None:
         self.name = name
         self.function = function
+        self.secret = tuple(secret)
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             why = "a generator does not run when it is called; return a list instead of yielding"
             raise BadSignature(f"{name} cannot be a job: {why}", job=name)
+        for path in self.secret:
+            self._need_named(path)
+
+    def _need_named(self, path: str) -> None:
+        """A secret must be stored under its name, or it could be missed and stored in the clear."""
+        parameters = inspect.signature(self.function).parameters
+        has_rest = any(one.kind is _P.VAR_POSITIONAL for one in parameters.values())
+        named = [_P.KEYWORD_ONLY] if has_rest else [_P.KEYWORD_ONLY, _P.POSITIONAL_OR_KEYWORD]
+        first = parameters.get(path.split(".", maxsplit=1)[0])
+        if first is None or first.kind not in named or "" in path.split("."):
+            why = f"{path!r} is declared secret, and no parameter is always passed by that name"
+            raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name, secret=path)
 
     @cached_property
     def wants_context(self) -> bool:

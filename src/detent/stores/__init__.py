@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from detent import errors
 from detent.stores.api import Store
 from detent.stores.migrations import Migration
 
-__all__ = ["SCHEMES", "Migration", "Store", "open", "pending_migrations", "run_migrations"]
+__all__ = [
+    "SCHEMES",
+    "Migration",
+    "Store",
+    "file_of",
+    "open",
+    "pending_migrations",
+    "run_migrations",
+]
 
 SCHEMES = {
     "memory": "detent.stores.memory",
@@ -31,6 +40,13 @@ def open(url: str, *, clock: Callable[[], int] | None = None) -> Store:  # noqa:
     """The store at this address, not connected yet: enter it. `clock` gives microseconds."""
     store: Store = _module(url).connect(url, clock)
     return store
+
+
+def file_of(url: str) -> Path | None:
+    """The file that the store lives in, if it lives in one."""
+    module = _module(url)
+    found: Path | None = module.path_of(url) if hasattr(module, "path_of") else None
+    return found
 
 
 def pending_migrations(url: str) -> Sequence[Migration]:

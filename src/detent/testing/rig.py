@@ -7,12 +7,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from msgspec.structs import replace
+
 from detent.app.asking import Call
 from detent.app.connection import Connection
 from detent.app.detent import Detent
 from detent.app.handle import Handle
 from detent.app.options import CallOptions
 from detent.engine.engine import Engine
+from detent.engine.secrets import Owner, redacted
 from detent.lifecycle.job.table import TIMED
 from detent.runtime.draining import Drain
 from detent.runtime.running import Moment
@@ -73,7 +76,8 @@ class Rig:
         await self.app.bridge.reach(self._bury(engine))
         ran: list[str] = []
         while len(ran) < RUNS_MAX:
-            drain = Drain(engine, self.app.bridge, self.app.handlers, _dying(crash))
+            app, dying = self.app, _dying(crash)
+            drain = Drain(engine, app.bridge, app.handlers, dying, around=app.runs)
             try:
                 ran += await drain.run()
             except Crashed:
@@ -87,7 +91,7 @@ class Rig:
 
     def run(self, call: Call[R]) -> R:
         """Enqueue one job, run everything that is due, and answer its result or raise its error."""
-        [handle] = self.app.bridge.run(self.app.place_many([call]))
+        [handle] = self.app.enqueue_calls([call], None)
         self.drain()
         return handle.result(timeout=0)
 
@@ -102,14 +106,27 @@ class Rig:
         those of the job. `count` asks for exactly that many, 0 for none.
         """
         jobs = self.enqueued()
-        found = [one for one in jobs if _fits(one, call)]
+        found = [one for one in jobs if _fits(self._opened(one), call)]
         wanted = f"{count} times" if count is not None else "at least once"
         if len(found) != count if count is not None else not found:
-            there = "\n".join(f"  {one.body.type} {one.body.payload}" for one in jobs) or "  none"
+            there = (
+                "\n".join(f"  {one.body.type} {redacted(one.body.payload)}" for one in jobs)
+                or "  none"
+            )
             raise AssertionError(
                 f"Expected {call} {wanted}, found {len(found)}. Jobs there are:\n{there}"
             )
         return [self.app.handle(one.job.id, one.job.tenant) for one in found]
+
+    def _opened(self, stored: Stored) -> Stored:
+        """The same with its secrets, as its handler would get it."""
+        return self.app.bridge.run(self._open(stored))
+
+    async def _open(self, stored: Stored) -> Stored:
+        job, body = stored.job, stored.body
+        owner = Owner(job.tenant, job.id, body.type)
+        opened = (await self.app.engine()).secrets.opened(body.payload, owner)
+        return replace(stored, body=replace(body, payload=opened.payload))
 
     async def _all(self) -> list[Stored]:
         engine = await self.app.engine()

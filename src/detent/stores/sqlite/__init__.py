@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from detent.stores.sqlite.migrate import pending_migrations, run_migrations
+from detent.stores.sqlite.place import path_of
 from detent.stores.sqlite.store import SqliteStore, connect
 
-__all__ = ["SqliteStore", "connect", "pending_migrations", "run_migrations"]
+__all__ = ["SqliteStore", "connect", "path_of", "pending_migrations", "run_migrations"]

@@ -1,0 +1,231 @@
+"""Webhooks: made, changed and removed while everything runs, on any number of servers at once."""
+
+from __future__ import annotations
+
+import secrets as chance
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from detent.engine.coalesce import Coalescer
+from detent.engine.commands import TRIES_MAX
+from detent.engine.delivering import Delivering
+from detent.engine.identity import Identity
+from detent.engine.posting import Poster
+from detent.engine.secrets import Owner, Secrets
+from detent.engine.subscribers import Subscriber, Subscribers
+from detent.engine.webhook import (
+    DELIVERY,
+    HOOK,
+    Delivery,
+    Locked,
+    Standing,
+    Webhook,
+    delivery_of,
+    need_known,
+)
+from detent.errors import BadWebhook, StoreBusy, TooMany, UnknownWebhook
+from detent.stores.api import Committed, Fed, Key, Own, Record, Store, Unit
+
+__all__ = ["HOOKS_MAX", "Webhooks"]
+
+HOOKS_MAX: Final = 100
+"""Of one tenant: each event is compared with each of them."""
+SECRET_CHARS_MIN: Final = 16
+OVERLAP_US: Final = 24 * 3_600_000_000
+"""How long a secret that was replaced still signs."""
+
+
+class Webhooks:
+    """Everything that can be asked of webhooks."""
+
+    def __init__(
+        self,
+        store: Store,
+        coalescer: Coalescer,
+        identity: Identity,
+        secrets: Secrets,
+        poster: Poster,
+    ) -> None:
+        self._store = store
+        self._coalescer = coalescer
+        self._identity = identity
+        self._secrets = secrets
+        self._poster = poster
+        self._subscribers = Subscribers(store, coalescer, identity)
+        self._subscribers.add(Subscriber("webhooks", lambda _: True, self._spread))
+        self.delivering = Delivering(self, store, coalescer, identity, poster)
+        """Sends what is due; upkeep asks it."""
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def get(self, key: Key) -> Webhook | None:
+        """The webhook of that tenant and id."""
+        found = await self._found(key)
+        return None if found is None else found[1]
+
+    async def list(self, tenant: str = "") -> Sequence[Webhook]:
+        """The webhooks of a tenant."""
+        return [_hook(one) for one in await self._store.records(HOOK, tenant, limit=HOOKS_MAX)]
+
+    async def deliveries(
+        self, tenant: str = "", after: str | None = None, limit: int = 100
+    ) -> Sequence[Delivery]:
+        """What was sent, is to be sent, or could not be, oldest first; kept for a few days."""
+        page = await self._store.records(DELIVERY, tenant, after, limit)
+        return [msgspec.json.decode(one.data or "", type=Delivery) for one in page]
+
+    def signing(self, hook: Webhook, now: int) -> Sequence[str]:
+        """The secrets that sign for it now, the newest first."""
+        owner = Owner(hook.tenant, hook.id, HOOK)
+        counting = [one for one in hook.secrets if one.until is None or one.until > now]
+        return [self._secrets.unlock(one.token, owner) for one in counting]
+
+    # --- changing -------------------------------------------------------------------------------
+
+    async def add(
+        self, url: str, events: Sequence[str], *, secret: str | None = None, tenant: str = ""
+    ) -> tuple[Webhook, str]:
+        """A new webhook and its signing secret, which is shown this once.
+
+        It hears of whatever is committed from now on.
+        """
+        need_known(events)
+        await self._poster.check(url)
+        if len(await self.list(tenant)) >= HOOKS_MAX:
+            most = f"A tenant has at most {HOOKS_MAX} webhooks; let one of them tell the others"
+            raise TooMany(most, limit="HOOKS_MAX", most=HOOKS_MAX, value=HOOKS_MAX + 1)
+        await self._subscribers.begin()
+        name, secret = self._identity.id(), _sound(secret)
+        locked = self._locked((tenant, name), secret)
+        hook = Webhook(name, url, tuple(events), (locked,), self._store.now(), tenant)
+        if not await self.put(hook.record(1)):
+            raise _busy((tenant, name))
+        return hook, secret
+
+    async def edit(
+        self,
+        key: Key,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        active: bool | None = None,
+    ) -> Webhook:
+        """Another address, other events, off or on again; what is `None` stays as it is."""
+        if events is not None:
+            need_known(events)
+        if url is not None:
+            await self._poster.check(url)
+
+        def edited(hook: Webhook) -> Webhook:
+            hook = replace(hook, url=url or hook.url, events=tuple(events or hook.events))
+            if active is None:
+                return hook
+            return replace(hook, active=active, failures=0, disabled_at=None, why="")
+
+        return await self.change(key, edited)
+
+    async def rotate(self, key: Key, secret: str | None = None) -> tuple[Webhook, str]:
+        """Another secret; the one before signs along for a day."""
+        made, until = _sound(secret), self._store.now() + OVERLAP_US
+        locked = self._locked(key, made)
+
+        def rotated(hook: Webhook) -> Webhook:
+            return replace(hook, secrets=(locked, replace(hook.secrets[0], until=until)))
+
+        return await self.change(key, rotated), made
+
+    async def remove(self, key: Key) -> None:
+        """Send nothing more to it."""
+        record, _ = await self._known(key)
+        await self.put(Record(HOOK, record.id, record.version + 1, None, tenant=record.tenant))
+
+    async def retry(self, key: Key) -> Delivery:
+        """Send a delivery again, now, however it stands."""
+        [record] = await self._store.record([(DELIVERY, *key)])
+        if record is None:
+            raise UnknownWebhook(f"There is no delivery {key[1]}", id=key[1], tenant=key[0])
+        before = msgspec.json.decode(record.data or "", type=Delivery)
+        again = replace(before, tries=0, standing=Standing.WAITING, error="")
+        if not await self.put(again.record(record.version + 1, self._store.now())):
+            raise _busy(key)
+        return again
+
+    async def change(self, key: Key, change: Callable[[Webhook], Webhook]) -> Webhook:
+        """Change it as it is when the change is committed."""
+        for _ in range(TRIES_MAX):
+            record, before = await self._known(key)
+            after = change(before)
+            if after == before or await self.put(after.record(record.version + 1)):
+                return after
+        raise _busy(key)
+
+    # --- spreading ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make deliveries of events as they come, until called off."""
+        await self._subscribers.run()
+
+    async def turn(self) -> int:
+        """Make deliveries of the next events; how many events were looked at."""
+        return await self._subscribers.turn()
+
+    async def close(self) -> None:
+        """Let others go on with what is under way here."""
+        await self.delivering.close()
+        await self._subscribers.let_go()
+
+    async def _spread(self, batch: Sequence[Fed]) -> None:
+        """A delivery per event and webhook; one that is there already stays as it is."""
+        tenants = sorted({fed.event.tenant for fed in batch})
+        hooks = {tenant: await self.list(tenant) for tenant in tenants}
+        now = self._store.now()
+        made = [
+            delivery_of(hook, fed.event, now)
+            for fed in batch
+            for hook in hooks[fed.event.tenant]
+            if hook.wants(fed.event)
+        ]
+        if made:
+            name = self._identity.id
+            await self._coalescer.commit([Unit(name(), puts=(one.record(1, now),)) for one in made])
+
+    # --- the store ------------------------------------------------------------------------------
+
+    async def put(self, record: Record) -> bool:
+        """Whether it was stored; if not, somebody else was faster."""
+        [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(record,))])
+        return isinstance(outcome, Committed | Own)
+
+    def _locked(self, key: Key, secret: str) -> Locked:
+        return Locked(self._secrets.lock(secret, Owner(*key, HOOK)))
+
+    async def _found(self, key: Key) -> tuple[Record, Webhook] | None:
+        [record] = await self._store.record([(HOOK, *key)])
+        return None if record is None else (record, _hook(record))
+
+    async def _known(self, key: Key) -> tuple[Record, Webhook]:
+        found = await self._found(key)
+        if found is None:
+            raise UnknownWebhook(f"There is no webhook {key[1]}", id=key[1], tenant=key[0])
+        return found
+
+
+def _hook(record: Record) -> Webhook:
+    return msgspec.json.decode(record.data or "", type=Webhook)
+
+
+def _sound(secret: str | None) -> str:
+    """The secret, or a new one."""
+    if secret is None:
+        return f"whsec_{chance.token_urlsafe(32)}"
+    if len(secret) < SECRET_CHARS_MIN:
+        why = f"A signing secret has at least {SECRET_CHARS_MIN} characters"
+        raise BadWebhook(why, field="secret")
+    return secret
+
+
+def _busy(key: Key) -> StoreBusy:
+    return StoreBusy(f"{key[1]} was changed by others meanwhile", tenant=key[0], id=key[1])

@@ -251,7 +251,11 @@ class Detent:
     set_limits, aset_limits = blocking(_set_limits), awaiting(_set_limits)
 
     def drain(self) -> list[str]:
-        """Run every job that is due, one after the other, here; the ids of those that were run."""
+        """Run every job that is due, one after the other, here; the ids of those that were run.
+
+        A job whose process was killed is not among them: whoever has just started gives all others
+        15 seconds to speak up, so only an `aupkeep` that goes on longer declares it lost.
+        """
         return _in_a_loop(self.adrain(), "adrain")
 
     async def adrain(self) -> list[str]:

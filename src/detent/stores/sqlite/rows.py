@@ -19,6 +19,7 @@ from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
     "body_row",
+    "done_row",
     "event_of",
     "event_row",
     "failure_row",
@@ -30,6 +31,7 @@ __all__ = [
     "step_of",
     "step_row",
     "stored_of",
+    "taken_row",
     "workflow_of",
     "workflow_row",
 ]
@@ -115,6 +117,50 @@ def move_row(job: Job, wake_at: int | None, gated: int, seq: int, version: int) 
         job.delay_us,
         wake_at,
         gated,
+        seq,
+        version,
+    )
+
+
+def taken_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+    """What a claim or a dispatch changes, in the order of the statement `job_taken`."""
+    return (
+        job.version,
+        _plain(job.state),
+        job.state_at,
+        job.last_at,
+        _plain(job.previous),
+        job.attempt,
+        job.run_at,
+        job.lease,
+        job.holder,
+        int(job.wire),
+        job.lease_us,
+        job.claimed_at,
+        job.started_at,
+        _plain(job.returned_by),
+        wake_at,
+        seq,
+        version,
+    )
+
+
+def done_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+    """What a completion changes, in the order of the statement `job_done`."""
+    return (
+        job.version,
+        _plain(job.state),
+        job.state_at,
+        job.last_at,
+        _plain(job.previous),
+        job.lease,
+        int(job.wire),
+        job.lease_us,
+        job.received_at,
+        job.start_us,
+        job.ended_at,
+        _plain(job.cause),
+        wake_at,
         seq,
         version,
     )

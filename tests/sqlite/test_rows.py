@@ -87,6 +87,18 @@ def test_whatever_a_frequent_move_changes_is_written_by_its_own_statement() -> N
     assert {name for _, name, _ in seen} >= NARROW.keys()
 
 
+def test_a_job_that_was_just_born_has_nothing_but_what_is_written_of_it() -> None:
+    listed = SQL["job_born"].split("(")[1].split(")")[0].replace(",", " ").split()
+    lives = [live(Random(seed), Counter(), 5).events[:1] for seed in range(400)]
+    born_ones = [born for events in lives if (born := j.fold(events)) is not None]
+    assert len(born_ones) > 300
+    for born in born_ones:
+        rest = {name: getattr(born, name) for name in Job.__struct_fields__ if name not in listed}
+        assert all(value is None for value in rest.values()), rest
+        noughts = ("attempt", "failures", "losses", "handed_back", "wire")
+        assert [getattr(born, name) for name in noughts] == [0] * len(noughts)
+
+
 def differ(name: str, before: Job, after: Job) -> bool:
     return bool(getattr(before, name) != getattr(after, name))
 

@@ -37,7 +37,8 @@ class Known:
         """Read the heads of all these jobs at once: whoever asks for one of them finds it read."""
         by_tenant: dict[str, list[str]] = {}
         for tenant, job_id in keys:
-            by_tenant.setdefault(tenant, []).append(job_id)
+            if (tenant, job_id) not in self._pending.heads:
+                by_tenant.setdefault(tenant, []).append(job_id)
         for tenant, ids in by_tenant.items():
             asked = (tenant, msgspec.json.encode(ids).decode())
             found = {row[0]: row[1:] for row in self._connection.execute(SQL["heads"], asked)}

@@ -61,6 +61,7 @@ _ORDER = (
     "step_tally",
     "step_flips",
     "step_sweep",
+    "job_born",
     "job_insert",
     "job_taken",
     "job_move",

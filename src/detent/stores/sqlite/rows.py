@@ -19,6 +19,7 @@ from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
     "body_row",
+    "born_row",
     "done_row",
     "event_of",
     "event_row",
@@ -78,6 +79,37 @@ def job_row(job: Job) -> list[Any]:
     values[_HELD] = int(job.held)
     values[_WIRE] = int(job.wire)
     return values
+
+
+def born_row(job: Job) -> tuple[Any, ...]:
+    """The record of a job that was just born, in the order of the statement `job_born`."""
+    return (
+        job.tenant,
+        job.id,
+        job.version,
+        _plain(job.state),
+        job.profile,
+        job.queue,
+        job.priority,
+        _plain(job.delivery),
+        job.allowed,
+        job.losses_allowed,
+        job.created_at,
+        job.state_at,
+        job.last_at,
+        job.place,
+        int(job.held),
+        job.run_at,
+        job.expires_at,
+        job.available_us,
+        job.pending_us,
+        job.active_us,
+        job.enqueued_at,
+        job.ready_at,
+        job.rerun_of,
+        job.workflow,
+        job.step,
+    )
 
 
 def move_row(job: Job, wake_at: int | None, gated: int, seq: int, version: int) -> tuple[Any, ...]:

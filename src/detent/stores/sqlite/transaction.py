@@ -45,8 +45,8 @@ class Transaction:
         """The answers to these units, if the transaction holds."""
         if self.is_careful:
             return tuple(self._commit_alone(unit, now) for unit in units)
-        self.pending.flush()
-        self.known.look_up(_keys_of(units))
+        if len(units) > 1:
+            self.known.look_up(_keys_of(units))
         commit = self.units.commit
         return tuple(commit(unit, now) for unit in units)
 

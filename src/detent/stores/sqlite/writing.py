@@ -162,7 +162,10 @@ class Writing:
         seq = pending.next_seq()
         is_unique = int(new.unique is not None)
         apart = (body.type, body.key, new.wake_at, is_unique, self.gated(job))
-        pending.add_row("job_insert", (seq, *rows.job_row(job), *apart))
+        if job.version == 1:
+            pending.add_row("job_born", (seq, *rows.born_row(job), *apart))
+        else:
+            pending.add_row("job_insert", (seq, *rows.job_row(job), *apart))
         self._write_body(seq, job, body)
         pending.record(new.events)
         self.has_made_available |= job.state is JobState.AVAILABLE

@@ -24,6 +24,18 @@ INSERT INTO detent_jobs (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 
+-- name: job_born
+-- The same for a job that nothing has happened to yet: most of its columns are empty.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, run_at, expires_at, available_us, pending_us,
+    active_us, enqueued_at, ready_at, rerun_of, workflow, step, type, key, wake_at, is_unique, gated,
+    attempt, failures, losses, handed_back, wire
+) VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    0, 0, 0, 0, 0
+)
+
 -- name: job_move
 UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,

@@ -24,7 +24,8 @@ class Handover(msgspec.Struct, frozen=True):
     """What a new instance is told about its place and about the instance before it.
 
     `resume_id` belongs to the slot and is the same for all its instances, across restarts of the
-    supervisor too. The `prev_*` fields are there on restarts only.
+    supervisor too. The `prev_*` fields are there on restarts only. `suspended`: take no work in
+    until it is resumed; its slot was suspended before it was born.
     """
 
     instance: str
@@ -35,6 +36,7 @@ class Handover(msgspec.Struct, frozen=True):
     prev_status: str | None = None
     prev_cause: str | None = None
     resume_token: str | None = None
+    suspended: bool = False
 
     def environment(self) -> dict[str, str]:
         """The variables to set before the spawn; afterwards they reach nobody."""
@@ -47,6 +49,7 @@ class Handover(msgspec.Struct, frozen=True):
             "PREV_STATUS": self.prev_status,
             "PREV_CAUSE": self.prev_cause,
             "RESUME_TOKEN": self.resume_token,
+            "SUSPENDED": 1 if self.suspended else None,
         }
         return {_PREFIX + name: str(value) for name, value in told.items() if value is not None}
 

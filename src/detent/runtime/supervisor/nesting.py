@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from detent.errors import NotSuspendable
 from detent.lifecycle.worker import Exit
@@ -12,6 +13,9 @@ from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.supervisor import Supervisor
 
 __all__ = ["SupervisorBody"]
+
+_SHARE: Final = 0.9
+"""What children get of the grace; the rest is for forcing them, each on record."""
 
 
 class SupervisorBody:
@@ -38,12 +42,12 @@ class SupervisorBody:
         return await self._inside.wait()
 
     async def ask(self, grace_s: float) -> None:
-        """Stop all of them, within the grace of all."""
-        self._soon(grace_s)
+        """Stop all of them; those that will not are forced before the grace of all is over."""
+        self._soon(grace_s * _SHARE)
 
     async def hasten(self, grace_s: float) -> None:
         """Within less."""
-        self._soon(grace_s)
+        self._soon(grace_s * _SHARE)
 
     async def dump(self) -> str:
         """The stacks of all children."""

@@ -6,8 +6,8 @@ import pytest
 
 from detent.errors import IllegalTransition, NotSuspendable, UnknownSlot
 from detent.lifecycle import worker as w
-from detent.lifecycle.worker import EDGE_IDS, Cause, Detail, Governor, WorkerState
 from detent.lifecycle.event import WorkerFacts
+from detent.lifecycle.worker import EDGE_IDS, Cause, Detail, Governor, WorkerState
 from detent.runtime.supervisor.instance import Live
 from tests.runtime.supervisor.stage import CRASH, Stage
 from tests.runtime.supervisor.test_restarting import live

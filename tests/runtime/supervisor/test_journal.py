@@ -185,7 +185,8 @@ def test_a_dump_is_cut(journal: Journal) -> None:
 class Graveyard:
     """Which processes still exist, and which were forced."""
 
-    def __init__(self, *alive: int) -> None:
+    def __init__(self, *alive: int, boot: str = "boot 1") -> None:
+        self.boot = boot
         self.alive = set(alive)
         self.forced: list[int] = []
 
@@ -242,6 +243,17 @@ async def test_what_still_lives_is_forced_after_the_order_is_written(stage: Stag
     assert lost.state is _S.KILLED
 
 
+async def test_after_a_reboot_nothing_is_forced(stage: Stage) -> None:
+    """W-117: births count from the boot, so after another one they are somebody else's."""
+    stage.journal.is_of_boot("boot 1")
+    supervisor = await stage.running(stage.spec("a"))
+    pid = live(supervisor, "a").record.pid
+    assert pid is not None
+    graves = Graveyard(pid, boot="boot 2")
+    (lost,) = await recover(stage.tree, graves)
+    assert (graves.forced, lost.state) == ([], _S.FAILED)
+
+
 async def test_the_next_supervisor_takes_over(stage: Stage) -> None:
     """W-71, W-72, W-74: same resume id, counted attempts, what happened to the one before."""
     await stage.running(stage.spec("a"))
@@ -266,7 +278,7 @@ async def test_a_full_disk_is_waited_for(stage: Stage) -> None:
     stage.last("a").die(w.Exit.of_process(3))
     await stage.clock.advance(3)
     assert not one.done.done()
-    assert one.state is _S.RUNNING
+    assert one.record.state == "running"
     stage.journal._db.execute("PRAGMA query_only = OFF")  # noqa: SLF001
     await stage.clock.advance(3)
     assert one.state is _S.FAILED

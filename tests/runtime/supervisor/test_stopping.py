@@ -180,7 +180,8 @@ async def test_a_body_that_does_not_answer_is_forced_all_the_same(stage: Stage) 
     async def broken() -> str:
         raise OSError("no stacks")
 
-    body.ask, body.dump = never, broken  # type: ignore[method-assign]
+    body.ask = never  # type: ignore[method-assign,assignment]
+    body.dump = broken  # type: ignore[method-assign]
     await stage.during(supervisor.stop_slot("a"), 30)
     assert one.state is _S.KILLED
 

@@ -137,6 +137,13 @@ class Journal:
         with self._transaction() as db:
             db.execute(sql.DROP_SLOT, (name,))
 
+    def is_of_boot(self, boot: str) -> bool:
+        """Whether the machine has not been started anew since this was last asked."""
+        with self._transaction() as db:
+            known = db.execute(sql.BOOT).fetchone()
+            db.execute(sql.PUT_BOOT, (boot,))
+        return known is None or known[0] == boot
+
     def cursor(self, name: str) -> int:
         """How far a reader has come. From its first question on, nothing is pruned before it."""
         with self._transaction() as db:

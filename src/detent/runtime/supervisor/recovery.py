@@ -19,8 +19,13 @@ _LOG = logging.getLogger("detent.supervisor")
 class Remains(Protocol):
     """What may be left of a process that a dead supervisor started: pid and birth, never pid alone.
 
-    Usually nothing: a worker that loses its supervisor ends itself.
+    Usually nothing: a worker that loses its supervisor ends itself. After a reboot surely nothing.
     """
+
+    @property
+    def boot(self) -> str:
+        """Which boot of the machine this is: births are counted from there."""
+        ...
 
     def is_alive(self, born: Born) -> bool:
         """Whether that very process still exists."""
@@ -34,6 +39,8 @@ class Remains(Protocol):
 async def recover(tree: Tree, remains: Remains | None) -> list[Instance]:
     """End what was left open, as lost; answers the instances as they ended."""
     lost = []
+    if remains is not None and not tree.journal.is_of_boot(remains.boot):
+        remains = None
     for record in tree.journal.unended():
         ended = await _bury(tree, record, remains)
         _LOG.warning("lost %s of slot %s while nobody watched", record.id, record.slot)

@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS slot (
     resume_token TEXT
 );
 CREATE TABLE IF NOT EXISTS cursor (name TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS boot (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
 PRAGMA user_version = 1;
 COMMIT;
 """
@@ -108,3 +109,6 @@ PRUNE_NOTES: Final = (
     " (SELECT min(seq) FROM entry WHERE instance IS NOT NULL)"
     " AND seq <= coalesce((SELECT min(seq) FROM cursor), seq)"
 )
+
+BOOT: Final = "SELECT id FROM boot"
+PUT_BOOT: Final = "INSERT OR REPLACE INTO boot (one, id) VALUES (1, ?)"

@@ -14,7 +14,7 @@ from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import Abandonable, Live
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["give_up_init", "keep_dump", "stop"]
+__all__ = ["give_up_init", "keep_dump", "stop", "tried"]
 
 _LOG = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
@@ -52,7 +52,7 @@ async def stop(
     elif changed and deadline < live.deadline:
         live.deadline = deadline
         live.hastened.set()
-        await _tried(live, live.body.hasten(grace_s), "hasten")
+        await tried(live, live.body.hasten(grace_s), "hasten")
     return await asyncio.shield(live.done)
 
 
@@ -80,7 +80,7 @@ async def _asked(live: Live, grace_s: float) -> None:
     try:
         remaining = live.deadline - live.tree.clock.monotonic()
         if await done_within(live.tree.clock, remaining, existing, live.done):
-            await _tried(live, live.body.ask(grace_s), "ask", min(remaining, _ACT_S))
+            await tried(live, live.body.ask(grace_s), "ask", min(remaining, _ACT_S))
     finally:
         existing.cancel()
 
@@ -142,14 +142,14 @@ async def _forced(live: Live) -> None:
     """What never came to be has nobody else to report its end."""
     if live.spawning is not None and not live.spawning.done():
         live.spawning.cancel()
-        await _tried(live, live.body.force(), "force")
+        await tried(live, live.body.force(), "force")
         await live.finish(Exit(Ending.SIGNALLED, _SIGKILL))
     while not live.done.done():
-        await _tried(live, live.body.force(), "force")
+        await tried(live, live.body.force(), "force")
         await done_within(live.tree.clock, _FORCE_AGAIN_S, live.done)
 
 
-async def _tried(
+async def tried(
     live: Live, doing: Coroutine[Any, Any, None], what: str, limit_s: float = _ACT_S
 ) -> None:
     """A body that answers with an error, or not at all, is not waited for."""

@@ -13,6 +13,7 @@ from detent.lifecycle.worker import Unchanged, WorkerState
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.slot import Slot
+from detent.runtime.supervisor.stopping import tried
 from detent.runtime.supervisor.tasks import Tasks
 
 __all__ = ["SUSPEND_S", "resume", "suspend"]
@@ -59,7 +60,7 @@ async def _quiet(slot: Slot, live: Live, within_s: float, by: By | None) -> None
 
 
 async def _withdraw(slot: Slot, live: Live, within_s: float) -> None:
-    await live.body.resume()
+    await tried(live, live.body.resume(), "resume")
     raise SuspendTimeout(
         f"The worker in slot {slot.path} did not go quiet within {within_s:g} s and works on."
         " Wait for what it is doing, or give it more time",
@@ -74,4 +75,4 @@ async def resume(slot: Slot, live: Live, *, by: By | None = None) -> None:
     was_quiet = live.move(w.resume, by=by)
     slot.keep(suspended=False)
     if was_quiet and live.state is WorkerState.RUNNING:
-        await live.body.resume()
+        await tried(live, live.body.resume(), "resume")

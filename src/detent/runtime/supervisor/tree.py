@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from random import SystemRandom
+from random import Random, SystemRandom
 from uuid import uuid4
 
 from detent.errors import BadJournal
@@ -43,7 +43,7 @@ class Tree:
         self.name = name
         self.clock = clock or SystemClock()
         self.metrics = metrics or NoMetrics()
-        self.chance = SystemRandom()
+        self.chance: Random = SystemRandom()
         self.illegal = 0
         """Moves that were asked for and refused."""
         self.ended_twice = 0

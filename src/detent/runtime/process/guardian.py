@@ -6,6 +6,7 @@ when that pipe ends, which even `kill -9` cannot prevent, it kills every process
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -46,7 +47,8 @@ def main() -> None:
     # Bare means that the package cannot be imported; its neighbour, which needs nothing, can.
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
     kill: Kill = importlib.import_module("identity").kill_session
-    os.write(1, b"listening\n")
+    with contextlib.suppress(OSError):  # If nobody hears it, there is something to do.
+        os.write(1, b"listening\n")
     guard(sys.stdin, kill)
 
 

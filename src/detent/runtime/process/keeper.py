@@ -7,14 +7,16 @@ the event loops of the process are doing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, TypeVar
@@ -150,24 +152,27 @@ class Keeper:
     # --- children -----------------------------------------------------------------------------
 
     def _launch(self, launch: Launch) -> Launched:
-        ours, theirs = socket.socketpair()
         try:
-            self._ensure_guardian()
-            leader = self._start(launch, theirs)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                leader = self._start_guarded(launch, ours, theirs)
         except (OSError, ValueError) as error:
-            ours.close()
             number = getattr(error, "errno", None)
             raise spawn_fault(number, str(error), launch.command) from error
-        except ForkFailed:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._sessions[leader.pid] = leader.process_at
-        self._tell(f"+{leader.pid} {leader.process_at}\n")
         ours.send(b"g")
         ours.setblocking(False)
         return Launched(leader, ours)
+
+    def _start_guarded(self, launch: Launch, ours: socket.socket, theirs: socket.socket) -> Leader:
+        try:
+            self._ensure_guardian()
+            leader = self._start(launch, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        self._sessions[leader.pid] = leader.process_at
+        self._tell(f"+{leader.pid} {leader.process_at}\n")
+        return leader
 
     def _start(self, launch: Launch, gate: socket.socket) -> Leader:
         memory = "" if launch.memory_bytes is None else str(launch.memory_bytes)
@@ -182,7 +187,12 @@ class Keeper:
             start_new_session=True,
         )
         child.returncode = 0  # It is reaped by its leader, and never through this object.
-        return Leader(child.pid, start_time(child.pid) or 0)
+        try:
+            return Leader(child.pid, start_time(child.pid) or 0)
+        except OSError:
+            os.kill(child.pid, signal.SIGKILL)
+            os.waitpid(child.pid, 0)
+            raise
 
     def _forget(self, leader: Leader) -> int:
         if self._sessions.pop(leader.pid, None) is not None:
@@ -200,9 +210,7 @@ class Keeper:
         if self._guardian is not None and self._guardian.poll() is not None:
             self._dismiss_guardian()
         if self._guardian is None:
-            self._guardian = _start_guardian()
-            for session, at in self._sessions.items():
-                self._tell(f"+{session} {at}\n")
+            self._guardian = _start_guardian(self._sessions)
 
     def _replace_guardian(self) -> None:
         """Its end of the pipe was closed: it is dead. If no other can be started, the next child
@@ -233,11 +241,12 @@ class Keeper:
     def _dismiss_guardian(self) -> None:
         guardian, self._guardian = self._guardian, None
         if guardian is not None:
-            guardian.kill()
-            guardian.communicate()
+            with guardian:
+                guardian.kill()
 
 
-def _start_guardian() -> subprocess.Popen[bytes]:
+def _start_guardian(sessions: Mapping[int, int]) -> subprocess.Popen[bytes]:
+    """It finds what it has to know in its pipe, even if we do not live until it reads it."""
     guardian = subprocess.Popen(  # noqa: S603 (our own file, by our own interpreter)
         [sys.executable, *_BARE, str(_HERE / "guardian.py")],
         stdin=subprocess.PIPE,
@@ -247,11 +256,14 @@ def _start_guardian() -> subprocess.Popen[bytes]:
     )
     assert guardian.stdin is not None  # noqa: S101 (both are pipes)
     assert guardian.stdout is not None  # noqa: S101
+    known = "".join(f"+{session} {at}\n" for session, at in sessions.items())
+    with contextlib.suppress(BrokenPipeError):
+        os.write(guardian.stdin.fileno(), known.encode())
     os.set_blocking(guardian.stdin.fileno(), False)
     readable = _readable([guardian.stdout.fileno()], _GUARDIAN_SECONDS)
     if not readable or not os.read(guardian.stdout.fileno(), 64):
-        guardian.kill()
-        guardian.communicate()
+        with guardian:
+            guardian.kill()
         raise ForkFailed("The guardian, without which no worker is started, did not come up")
     return guardian
 

@@ -1,6 +1,6 @@
 """The first moments of every worker process, before it becomes the command that was asked for.
 
-It is started bare (`python -I -S launcher.py GATE PARENT MEMORY NICE FOLDER COMMAND...`) and imports
+It is started bare (`python -I -S launcher.py GATE PARENT MEMORY NICE FOLDER COMMAND...`) and loads
 as little as it can, because every start waits for it. It ties its life to its parent's, waits at a
 gate until the guardian knows about it, and becomes the command. The gate closes by itself when that
 succeeds; when it does not, the reason is sent through it.
@@ -48,8 +48,9 @@ def _prepare(memory: str, nice: str, folder: str) -> None:
     if folder:
         os.chdir(folder)
     os.nice(int(nice))
-    for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if memory:
         resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))

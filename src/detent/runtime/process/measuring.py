@@ -8,7 +8,7 @@ from typing import Final
 
 from detent.runtime.process.identity import LINUX, ask, members
 
-__all__ = ["MemoryKills", "usage"]
+__all__ = ["MemoryKills", "counters", "process_by_ps", "usage"]
 
 _CPU: Final = slice(11, 15)
 """utime, stime, and the same of reaped children, in `/proc/PID/stat` after the name."""
@@ -32,7 +32,7 @@ class MemoryKills:
     """
 
     def __init__(self, pid: int) -> None:
-        places = [place for place in _counters(pid) if _count(place) is not None]
+        places = [place for place in counters(_groups(pid)) if _count(place) is not None]
         self._place = places[0] if places else None
         self._before = self._now()
 
@@ -52,13 +52,17 @@ def _count(place: Path) -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def _counters(pid: int) -> list[Path]:
+def _groups(pid: int) -> str:
     try:
-        groups = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        return Path(f"/proc/{pid}/cgroup").read_text()
     except OSError:
-        groups = []
+        return ""
+
+
+def counters(groups: str) -> list[Path]:
+    """Where to look, best first, for a process in these groups (of either version)."""
     found = []
-    for group in groups:
+    for group in groups.splitlines():
         _, kinds, path = group.split(":", 2)
         if "memory" in kinds.split(","):
             found.append(_CGROUPS / "memory" / path[1:] / "memory.oom_control")
@@ -69,7 +73,7 @@ def _counters(pid: int) -> list[Path]:
 
 def _process(pid: int) -> tuple[int, float]:
     if not LINUX:
-        return _process_by_ps(pid)
+        return process_by_ps(pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
         pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
@@ -79,7 +83,7 @@ def _process(pid: int) -> tuple[int, float]:
     return pages * os.sysconf("SC_PAGE_SIZE"), sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
-def _process_by_ps(pid: int) -> tuple[int, float]:
+def process_by_ps(pid: int) -> tuple[int, float]:
     """macOS: kilobytes, and a time like 1:02.50 or 1:02:03."""
     words = ask("ps", "-o", "rss=,time=", "-p", str(pid)).split()
     if len(words) != 2:  # noqa: PLR2004 (the two that were asked for)

@@ -29,6 +29,13 @@
     │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
     │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
     │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
+    ├── ProcessError           a process that cannot be started, or cannot be spoken to
+    │   ├── ChannelBroken      what came through a channel is no message, or too much
+    │   ├── CommandNotFound    there is no such program, or no such working directory
+    │   ├── CommandRefused     a file that may not be executed, or cannot be
+    │   ├── ContainerError     the runtime of the container did not do what it was asked
+    │   ├── ForkFailed         no room for another process (try again)
+    │   └── TooManyFiles       no room for another open file (raise the limit, try again)
     ├── SupervisorError        a supervisor that cannot do what it was asked
     │   ├── AlreadyStarted     a second start of what runs, or of what has ended
     │   ├── BadJournal         a journal that cannot be read or written
@@ -98,8 +105,13 @@ __all__ = [
     "BadUrl",
     "BadWebhook",
     "BatchTooLarge",
+    "ChannelBroken",
     "ClockAhead",
+    "CommandNotFound",
+    "CommandRefused",
+    "ContainerError",
     "DetentError",
+    "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
     "JobCancelled",
@@ -113,6 +125,7 @@ __all__ = [
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PostFailed",
+    "ProcessError",
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
@@ -135,6 +148,7 @@ __all__ = [
     "SupervisorError",
     "SuspendTimeout",
     "TooMany",
+    "TooManyFiles",
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
@@ -330,6 +344,51 @@ class SecretUnreadable(SecretError):
     """A locked value does not open: it was changed or moved, or this process lacks its key."""
 
     code = "secret_unreadable"
+
+
+class ProcessError(DetentError):
+    """A process that cannot be started, or cannot be spoken to."""
+
+    code = "process_error"
+
+
+class ChannelBroken(ProcessError):
+    """The channel to a process is closed: by its end, or because of what came through it."""
+
+    code = "channel_broken"
+
+
+class CommandNotFound(ProcessError):
+    """There is no such program, or no such working directory."""
+
+    code = "command_not_found"
+
+
+class CommandRefused(ProcessError):
+    """The file is there, and the system does not execute it."""
+
+    code = "command_refused"
+
+
+class ContainerError(ProcessError):
+    """The command line of the container runtime failed; `fields["said"]` is what it said."""
+
+    code = "container_error"
+    retryable = True
+
+
+class ForkFailed(ProcessError):
+    """The system has no room for another process."""
+
+    code = "fork_failed"
+    retryable = True
+
+
+class TooManyFiles(ProcessError):
+    """This process, or the whole machine, may open no more files."""
+
+    code = "too_many_files"
+    retryable = True
 
 
 class SupervisorError(DetentError):

@@ -29,6 +29,24 @@
     │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
     │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
     │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
+    ├── ProcessError           a process that cannot be started, or cannot be spoken to
+    │   ├── ChannelBroken      what came through a channel is no message, or too much
+    │   ├── CommandNotFound    there is no such program, or no such working directory
+    │   ├── CommandRefused     a file that may not be executed, or cannot be
+    │   ├── ContainerError     the runtime of the container did not do what it was asked
+    │   ├── ForkFailed         no room for another process (try again)
+    │   └── TooManyFiles       no room for another open file (raise the limit, try again)
+    ├── SupervisorError        a supervisor that cannot do what it was asked
+    │   ├── AlreadyStarted     a second start of what runs, or of what has ended
+    │   ├── BadJournal         a journal that cannot be read or written
+    │   ├── BadRoute           a route that names no topic or no handler
+    │   ├── BadSpec            a slot with a value that cannot work
+    │   ├── JournalLocked      another supervisor uses that directory
+    │   ├── NotSuspendable     a worker that cannot go quiet and come back
+    │   ├── SlotExists         a slot of that name is there already
+    │   ├── StartFailed        a worker that could not be started
+    │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
+    │   └── UnknownSlot        no slot of that name
     ├── WebhookError           a webhook that cannot be, or that cannot be delivered to
     │   ├── AddressRefused     an address that we do not connect to (private, local, no TLS, ...)
     │   ├── BadWebhook         a webhook with an impossible address, event or secret
@@ -69,33 +87,45 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AddressRefused",
+    "AlreadyStarted",
     "BadArguments",
     "BadHistory",
+    "BadJournal",
     "BadMachine",
     "BadName",
     "BadOption",
     "BadPolicy",
     "BadProof",
     "BadResult",
+    "BadRoute",
     "BadSchedule",
     "BadSecretKey",
     "BadSignature",
+    "BadSpec",
     "BadUrl",
     "BadWebhook",
     "BatchTooLarge",
+    "ChannelBroken",
     "ClockAhead",
+    "CommandNotFound",
+    "CommandRefused",
+    "ContainerError",
     "DetentError",
+    "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
     "JobCancelled",
     "JobExists",
     "JobFailed",
+    "JournalLocked",
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NotSuspendable",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PostFailed",
+    "ProcessError",
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
@@ -104,6 +134,8 @@ __all__ = [
     "SchemaBehind",
     "SecretError",
     "SecretUnreadable",
+    "SlotExists",
+    "StartFailed",
     "StoreBroken",
     "StoreBusy",
     "StoreClosed",
@@ -113,11 +145,15 @@ __all__ = [
     "StoreOpen",
     "StoreRefused",
     "StoreUnavailable",
+    "SupervisorError",
+    "SuspendTimeout",
     "TooMany",
+    "TooManyFiles",
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
     "UnknownSchedule",
+    "UnknownSlot",
     "UnknownWebhook",
     "UnknownWorkflow",
     "Unstorable",
@@ -308,6 +344,118 @@ class SecretUnreadable(SecretError):
     """A locked value does not open: it was changed or moved, or this process lacks its key."""
 
     code = "secret_unreadable"
+
+
+class ProcessError(DetentError):
+    """A process that cannot be started, or cannot be spoken to."""
+
+    code = "process_error"
+
+
+class ChannelBroken(ProcessError):
+    """The channel to a process is closed: by its end, or because of what came through it."""
+
+    code = "channel_broken"
+
+
+class CommandNotFound(ProcessError):
+    """There is no such program, or no such working directory."""
+
+    code = "command_not_found"
+
+
+class CommandRefused(ProcessError):
+    """The file is there, and the system does not execute it."""
+
+    code = "command_refused"
+
+
+class ContainerError(ProcessError):
+    """The command line of the container runtime failed; `fields["said"]` is what it said."""
+
+    code = "container_error"
+    retryable = True
+
+
+class ForkFailed(ProcessError):
+    """The system has no room for another process."""
+
+    code = "fork_failed"
+    retryable = True
+
+
+class TooManyFiles(ProcessError):
+    """This process, or the whole machine, may open no more files."""
+
+    code = "too_many_files"
+    retryable = True
+
+
+class SupervisorError(DetentError):
+    """A supervisor cannot do what it was asked."""
+
+    code = "supervisor_error"
+
+
+class AlreadyStarted(SupervisorError):
+    """A supervisor runs once: it is running, or it has run. Make another one."""
+
+    code = "already_started"
+
+
+class BadJournal(SupervisorError):
+    """The journal cannot be read or written; nothing was done that it does not tell."""
+
+    code = "bad_journal"
+
+
+class BadRoute(SupervisorError):
+    """A route needs a topic and something to call."""
+
+    code = "bad_route"
+
+
+class BadSpec(SupervisorError):
+    """A slot cannot work as it is described; `fields["field"]` names the value."""
+
+    code = "bad_spec"
+
+
+class JournalLocked(SupervisorError):
+    """Another supervisor uses the directory; `fields["pid"]` is its process."""
+
+    code = "journal_locked"
+
+
+class NotSuspendable(SupervisorError):
+    """The worker cannot go quiet and come back; it goes on as it was."""
+
+    code = "not_suspendable"
+
+
+class SlotExists(SupervisorError):
+    """A slot of that name is there already."""
+
+    code = "slot_exists"
+
+
+class StartFailed(SupervisorError):
+    """A worker could not be started; `fields` has its `slot`, `status` and `cause`."""
+
+    code = "start_failed"
+
+
+class SuspendTimeout(SupervisorError):
+    """It did not go quiet in the time given; the request was withdrawn and it works on."""
+
+    code = "suspend_timeout"
+    retryable = True
+
+
+class UnknownSlot(SupervisorError):
+    """There is no slot of that name."""
+
+    code = "unknown_slot"
 
 
 class WebhookError(DetentError):

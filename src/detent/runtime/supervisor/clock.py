@@ -1,0 +1,58 @@
+"""Time as a supervisor sees it: an instant to write down, a duration to measure, and waiting.
+
+Handed in, so that hours of backoff can be tested in no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Protocol
+
+__all__ = ["Clock", "SystemClock", "done_within"]
+
+_US = 1_000
+
+
+class Clock(Protocol):
+    """Instants are for people and may jump; durations never do."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back when that much time has passed."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        return time.time_ns() // _US
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back when that much time has passed."""
+        await asyncio.sleep(max(seconds, 0))
+
+
+async def done_within(clock: Clock, seconds: float, *awaited: asyncio.Future[Any]) -> bool:
+    """Whether one of them is done before the time is over; none is cancelled if not."""
+    if any(one.done() for one in awaited):
+        return True
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait({timer, *awaited}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return any(one.done() for one in awaited)

@@ -1,0 +1,64 @@
+"""Numbers for whoever collects them: a small interface, silent by default."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+__all__ = ["PREFIX", "LabelPolicy", "LogMetrics", "Metrics", "NoMetrics"]
+
+PREFIX: Final = "lifecycle_"
+_LOG = logging.getLogger("detent.supervisor.metrics")
+
+
+class Metrics(Protocol):
+    """What a collector offers. Names come with their prefix, labels with bounded values."""
+
+    def count(self, name: str, labels: Mapping[str, str]) -> None:
+        """One more of these."""
+        ...
+
+    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """One measured value: seconds, bytes, or a share."""
+        ...
+
+
+class NoMetrics:
+    """Collects nothing."""
+
+    def count(self, name: str, labels: Mapping[str, str]) -> None:
+        """Nothing."""
+
+    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """Nothing."""
+
+
+class LogMetrics:
+    """Writes every number into the log, for development."""
+
+    def count(self, name: str, labels: Mapping[str, str]) -> None:
+        """One line."""
+        _LOG.info("%s +1 %s", name, dict(labels))
+
+    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """One line."""
+        _LOG.info("%s %s %s", name, value, dict(labels))
+
+
+class LabelPolicy:
+    """Rewrites labels on their way, so that names made by users do not become time series."""
+
+    def __init__(
+        self, inner: Metrics, rewrite: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        self._inner = inner
+        self._rewrite = rewrite
+
+    def count(self, name: str, labels: Mapping[str, str]) -> None:
+        """With the labels that the policy leaves."""
+        self._inner.count(name, self._rewrite(labels))
+
+    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """With the labels that the policy leaves."""
+        self._inner.observe(name, value, self._rewrite(labels))

@@ -1,0 +1,96 @@
+"""Replacing a worker that does nothing wrong: too much memory, too old, or enough work done."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from detent.lifecycle.worker import Cause, WorkerState
+from detent.runtime.supervisor.body import Usage
+from detent.runtime.supervisor.clock import done_within
+from detent.runtime.supervisor.instance import After, Live
+from detent.runtime.supervisor.slot import Slot
+from detent.runtime.supervisor.spec import Recycle, Spec
+from detent.runtime.supervisor.starting import launch
+
+if TYPE_CHECKING:
+    from detent.runtime.supervisor.core import Core
+
+__all__ = ["keep_weighing", "swap", "too_much"]
+
+_LOG = logging.getLogger("detent.supervisor")
+_WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
+
+
+def too_much(rules: Recycle, usage: Usage | None, uptime_s: float, age_s: float | None) -> str:
+    """Which limit is passed, the hard one first; empty if none is. `age_s` is this one's own."""
+    used = usage or Usage()
+    if rules.hard_rss_bytes is not None and used.rss_bytes > rules.hard_rss_bytes:
+        return "hard_rss"
+    if rules.soft_rss_bytes is not None and used.rss_bytes > rules.soft_rss_bytes:
+        return "soft_rss"
+    if rules.done is not None and used.done >= rules.done:
+        return "done"
+    return "age" if age_s is not None and uptime_s >= age_s else ""
+
+
+async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> None:
+    """Until it ends or is replaced."""
+    spread = 1 + rules.variance * (2 * core.tree.chance.random() - 1)
+    age_s = None if rules.age_s is None else rules.age_s * spread
+    while not await done_within(core.tree.clock, rules.check_s, live.done):
+        why = too_much(rules, live.body.usage(), live.uptime_s, age_s)
+        if why and slot.live is live and live.state in _WORKING:
+            live.note("recycled", why)
+            core.tree.count("recycled_total", reason=why)
+            await _recycle(core, slot, live, why)
+
+
+async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
+    if why == "hard_rss":
+        live.after = After.AGAIN
+        await core.stop_live(live, 0, Cause.RECYCLED)
+    else:
+        await swap(core, slot, slot.spec, Cause.RECYCLED)
+
+
+async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> bool:
+    """Another instance in the place of this one; if it cannot be had, the old one stays.
+
+    Where two cannot live at once the old one goes first, and then there is no way back.
+    """
+    async with slot.busy:
+        old = slot.live
+        if old is None or old.done.done() or not core.may_start(slot):
+            return False
+        if not replaces_first(spec):
+            old.after, slot.spec = After.GROUP, spec
+            await core.stop_live(old, spec.stop_grace_s, cause)
+            fresh = await core.bring_up(slot)
+            return fresh.record.started_at is not None
+        return await _swap_first(core, slot, old, spec, cause)
+
+
+async def _swap_first(core: Core, slot: Slot, old: Live, spec: Spec, cause: Cause) -> bool:
+    """Whoever ends while the other is not there yet, is not started a third time beside it."""
+    old.after = After.GROUP
+    fresh = await core.born(slot, spec)
+    await launch(core, slot, fresh, spec)
+    if fresh.record.started_at is not None and not fresh.done.done():
+        slot.live, slot.spec = fresh, spec
+        await core.stop_live(old, spec.stop_grace_s, cause)
+        return True
+    _LOG.error("the replacement in %s did not start; the old one stays", slot.path)
+    slot.pacing.fell(0.0)
+    if old.after is After.GROUP:
+        old.after = After.POLICY
+    if old.done.done() and core.may_start(slot):
+        core.bring_up_soon(slot)
+    return False
+
+
+def replaces_first(spec: Spec) -> bool:
+    """Whether two instances of the slot may live at once; two supervisors never may."""
+    if spec.kind == "supervisor":
+        return False
+    return spec.recycle is None or spec.recycle.replace_first

@@ -1,0 +1,210 @@
+"""Signals of the process: the first asks for an end, a further one forces it, HUP reloads.
+
+What a signal means is decided without a process in sight (`Taps`); `Signals` only listens. Forcing
+kills every worker's session before this process exits: nobody is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from detent.errors import DetentError
+from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
+from detent.runtime.supervisor.hooks import Hooks
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
+
+__all__ = ["Act", "Reason", "Rules", "Signals", "Taps"]
+
+_LOG = logging.getLogger("detent.supervisor")
+_STACKS_S: Final = 2.0
+_FORCE_S: Final = 5.0
+"""How long the killing of all workers may take before the process exits without more ado."""
+_FORCED: Final = 1
+
+
+class Reason(StrEnum):
+    """Why the process is to end; the first one sticks."""
+
+    NONE = "None"
+    INTERRUPT = "Signal:Interrupt"
+    TERMINATE = "Signal:Terminate"
+    STOP = "Manual:Stop"
+    CANCEL = "Manual:Cancel"
+    TIMEOUT = "System:Timeout"
+
+
+class Act(StrEnum):
+    """What one signal calls for."""
+
+    IGNORE = "ignore"
+    CANCEL = "cancel"
+    FORCE = "force"
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """How many signals force the end; 0 never does. A pause longer than `gap_s` counts anew.
+
+    Without `cancel_on_interrupt` an interrupt only counts; it is for programs that use Ctrl-C for
+    something else.
+    """
+
+    force_after: int = 1
+    cancel_on_interrupt: bool = True
+    gap_s: float = 5.0
+
+
+class Taps:
+    """Counts signals. With the usual rules the first cancels, and any second one forces."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.is_cancelled = False
+        self._count = 0
+        self._last: float | None = None
+
+    def tap(self, number: int, now: float) -> Act:
+        """What this signal calls for, at this moment of the monotonic clock."""
+        if self._last is not None and now - self._last > self.rules.gap_s:
+            self._count = 0
+        self._last = now
+        self._count += 1
+        if self._forces():
+            return Act.FORCE
+        if self.is_cancelled or (number == signal.SIGINT and not self.rules.cancel_on_interrupt):
+            return Act.IGNORE
+        self.is_cancelled = True
+        return Act.CANCEL
+
+    def reset(self) -> None:
+        """Somebody has dealt with it: count anew."""
+        self._count = 0
+
+    def _forces(self) -> bool:
+        limit = self.rules.force_after
+        if limit <= 0:
+            return False
+        # The signal that cancels is not among those that force.
+        return self._count > limit if self.rules.cancel_on_interrupt else self._count >= limit
+
+
+class Signals:
+    """Listens for the process, from when it is entered until it is left."""
+
+    def __init__(
+        self,
+        rules: Rules | None = None,
+        *,
+        force: Callable[[], Awaitable[None]],
+        reload: Callable[[], Awaitable[None]] | None = None,
+        metrics: Metrics | None = None,
+        leave: Callable[[int], None] = os._exit,
+    ) -> None:
+        self.reason = Reason.NONE
+        self.clock: Clock = SystemClock()
+        self.hooks = Hooks(self.clock, metrics)
+        self.taps = Taps(rules)
+        self.cancelled = asyncio.Event()
+        """Set when the process is to end."""
+        self._metrics = metrics or NoMetrics()
+        self._force = force
+        self._reload = reload
+        self._leave = leave
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Signals:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.heard, number)
+        if self._reload is not None:
+            loop.add_signal_handler(signal.SIGHUP, self.heard_reload)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def heard(self, number: int) -> None:
+        """A signal has come. It goes on listening: the second one must be heard too."""
+        self._count("signals_total", signal=signal.Signals(number).name)
+        act = self.taps.tap(number, self.clock.monotonic())
+        if act is Act.FORCE:
+            self._run(self._forced())
+        elif act is Act.CANCEL:
+            interrupt = number == signal.SIGINT
+            self.cancel(Reason.INTERRUPT if interrupt else Reason.TERMINATE)
+
+    def cancel(self, reason: Reason = Reason.CANCEL) -> None:
+        """End the process in order; the same as a signal, from inside."""
+        if self.reason is Reason.NONE:
+            self.reason = reason
+        self.cancelled.set()
+
+    def heard_reload(self) -> None:
+        """Read the settings again. One that cannot be applied leaves everything as it was."""
+        self._count("signals_total", signal="SIGHUP")
+        self._run(self._reloaded())
+
+    async def shut_down(self, doing: Awaitable[None]) -> None:
+        """Await the end of everything, then the hooks; what takes long is shown where it stands."""
+        ending = asyncio.ensure_future(doing)
+        if not await done_within(self.clock, _STACKS_S, ending):
+            _LOG.warning("still stopping; the tasks stand here:\n%s", _stacks())
+        try:
+            await ending
+        finally:
+            await self.hooks.run()
+
+    async def _forced(self) -> None:
+        """Every worker's session first, then this process."""
+        _LOG.error("forced: killing all workers, then exiting")
+        self._count("force_exit_triggered_total")
+        killing = asyncio.ensure_future(self._force())
+        if not await done_within(self.clock, _FORCE_S, killing):
+            _LOG.error("not all workers could be killed in time")
+        elif (error := killing.exception()) is not None:
+            _LOG.error("not all workers could be killed", exc_info=error)
+        else:
+            _LOG.error("all workers are killed")
+        self._leave(_FORCED)
+
+    async def _reloaded(self) -> None:
+        if self._reload is None:
+            return
+        try:
+            await self._reload()
+        except DetentError as error:
+            _LOG.error("the new settings are not used: %s", error)
+        except Exception:
+            _LOG.exception("the new settings are not used")
+
+    def _run(self, work: Awaitable[None]) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _count(self, name: str, **labels: str) -> None:
+        self._metrics.count(PREFIX + name, labels)
+
+
+def _stacks() -> str:
+    """Where every task and every thread of this process stands."""
+    told = []
+    for task in asyncio.all_tasks():
+        frames = (
+            line for frame in task.get_stack(limit=3) for line in traceback.format_stack(frame, 1)
+        )
+        told.append(f"{task.get_name()}\n{''.join(frames)}")
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the only way
+        told.append(f"thread {ident}\n{''.join(traceback.format_stack(frame, 3))}")
+    return "\n".join(told)

@@ -1,0 +1,166 @@
+"""Bringing an instance up: held by its governors, started, spawned, and proven ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+from detent.errors import BadJournal, DetentError
+from detent.lifecycle import worker as w
+from detent.lifecycle.worker import Ending, Exit, Governor, WorkerState
+from detent.runtime.supervisor.clock import done_within
+from detent.runtime.supervisor.instance import Live
+from detent.runtime.supervisor.pacing import Held, Rate
+from detent.runtime.supervisor.slot import Slot
+from detent.runtime.supervisor.spec import Spec
+from detent.runtime.supervisor.stopping import give_up_init
+from detent.runtime.supervisor.tasks import Tasks
+
+__all__ = ["Host", "build", "launch"]
+
+_LOG = logging.getLogger("detent.supervisor")
+_US: Final = 1_000_000
+_RETRY_S: Final = 1.0
+
+
+class Host(Protocol):
+    """What starting needs of the supervisor it is done for."""
+
+    tasks: Tasks
+    rate: Rate
+
+    def may_start(self, slot: Slot) -> bool:
+        """Whether the slot is still there, wanted, and its supervisor not stopping."""
+        ...
+
+    def has_begun(self, slot: Slot, live: Live) -> None:
+        """It is ready: from now on it is looked after."""
+        ...
+
+    def has_ended(self, slot: Slot, live: Live) -> None:
+        """Nothing is left of it."""
+        ...
+
+
+async def build(host: Host, slot: Slot, spec: Spec) -> Live:
+    """A fresh instance whose end will be heard; a journal that is full is waited for."""
+    clock = slot.tree.clock
+    while True:
+        try:
+            live = slot.build(spec)
+            break
+        except BadJournal:
+            _LOG.exception("no instance of %s can be written down yet", slot.path)
+            await clock.sleep(_RETRY_S)
+    live.done.add_done_callback(lambda _: host.has_ended(slot, live))
+    return live
+
+
+async def launch(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
+    """Come back when it is ready, or has ended without ever being so."""
+    while not live.done.done():
+        try:
+            await _govern(host, slot, live, spec)
+            if not live.done.done():
+                await _start(host, slot, live, spec)
+        except BadJournal:
+            _LOG.exception("the start of %s cannot be written down yet", slot.path)
+            await slot.tree.clock.sleep(_RETRY_S)
+        if live.state not in (WorkerState.CREATED, WorkerState.PENDING):
+            return
+
+
+async def _govern(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
+    """Hold it for as long as anything says so; whoever looks sees what, and until when."""
+    clock, known = slot.tree.clock, None
+    while (held := _held(host, slot, spec)) is not None and not live.done.done():
+        left = held.due - clock.monotonic()
+        if held != known:
+            live.move(w.hold, held.governor, clock.now() + round(left * _US))
+            known = held
+        changed = asyncio.ensure_future(slot.changed.wait())
+        try:
+            await done_within(clock, left, live.done, changed)
+        finally:
+            changed.cancel()
+        slot.changed.clear()
+
+
+def _held(host: Host, slot: Slot, spec: Spec) -> Held | None:
+    clock = slot.tree.clock
+    if spec.start_at is not None and (early := spec.start_at - clock.now()) > 0:
+        return Held(Governor.SCHEDULE, round(clock.monotonic() + early / _US, 3))
+    return slot.pacing.held() or host.rate.held()
+
+
+async def _start(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
+    if not host.may_start(slot):
+        live.move(w.stop)
+        return
+    handover = slot.hand_over(live)
+    live.move(w.start)
+    host.rate.took()
+    if slot.pacing.tried():
+        live.note("breaker_half_open")
+    deadline = slot.tree.clock.monotonic() + spec.init_timeout_s
+    live.spawning = host.tasks.run(live.body.spawn(handover), f"spawning {live.id}")
+    if await _spawned(host, live, deadline):
+        await _prove(host, slot, live, deadline)
+
+
+async def _spawned(host: Host, live: Live, deadline: float) -> bool:
+    spawning = live.spawning
+    assert spawning is not None  # noqa: S101 - set by the only caller
+    clock = live.tree.clock
+    await done_within(clock, deadline - clock.monotonic(), spawning, live.done)
+    if live.done.done():
+        return False
+    if not spawning.done():
+        await give_up_init(live)
+        return False
+    if spawning.cancelled() or spawning.exception() is not None:
+        await live.finish(Exit(Ending.UNSPAWNED, code=_code(spawning)))
+        return False
+    if (born := spawning.result()) is not None:
+        await live.insist(w.spawned, born.pid, born.process_at)
+    live.exists.set()
+    live.proving = host.tasks.run(live.body.ready(), f"readiness of {live.id}")
+    host.tasks.run(_watch(live), f"watching {live.id}")
+    live.tree.count("processes_started_total")
+    return True
+
+
+def _code(spawning: asyncio.Task[object]) -> str:
+    error = None if spawning.cancelled() else spawning.exception()
+    if not isinstance(error, DetentError):
+        return type(error).__name__
+    return str(error.fields.get("error_code") or error.code)
+
+
+async def _watch(live: Live) -> None:
+    """The one who sees the end. What it had said before it ended, it has said."""
+    seen = await live.body.ended()
+    if _is_proven(live):
+        await live.insist(w.ready)
+    await live.finish(seen)
+
+
+def _is_proven(live: Live) -> bool:
+    proving = live.proving
+    if live.state is not WorkerState.STARTING or live.record.stop_requested or proving is None:
+        return False
+    return proving.done() and not proving.cancelled() and proving.exception() is None
+
+
+async def _prove(host: Host, slot: Slot, live: Live, deadline: float) -> None:
+    proving, clock = live.proving, live.tree.clock
+    assert proving is not None  # noqa: S101 - set by the only caller
+    await done_within(clock, deadline - clock.monotonic(), proving, live.done)
+    if _is_proven(live):
+        await live.insist(w.ready)
+    elif live.state is WorkerState.STARTING and not live.record.stop_requested:
+        await give_up_init(live)
+    proving.cancel()
+    if live.state is WorkerState.RUNNING:
+        host.has_begun(slot, live)

@@ -1,0 +1,41 @@
+"""Background work that is never forgotten: every task is kept, and its failure is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["Tasks"]
+
+_LOG = logging.getLogger("detent.supervisor")
+T = TypeVar("T")
+
+
+class Tasks:
+    """Everything that one supervisor does beside answering."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def run(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Start it, and remember it until it is done."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self) -> None:
+        """Cancel what is left, and wait until it is gone. Who closes is not cancelled."""
+        mine = asyncio.current_task()
+        left = [task for task in self._tasks if task is not mine]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.error("%s failed", task.get_name(), exc_info=error)

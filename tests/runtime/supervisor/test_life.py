@@ -1,0 +1,185 @@
+"""An instance walks its states under a supervisor: start, readiness, ends, and the first start."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from detent.errors import AlreadyStarted, StartFailed
+from detent.lifecycle.worker import WorkerState
+from detent.runtime.supervisor.spec import Restart
+from tests.runtime.supervisor.stage import CLEAN, CRASH, Puppet, Stage
+
+_S = WorkerState
+
+
+async def test_starting_and_stopping_are_visible(stage: Stage) -> None:
+    """W-33, W-20: every state is journalled, in order, before anybody sees it."""
+    supervisor = await stage.running(stage.spec("w", {"ready_in": 2.0, "obeys_in": 3.0}))
+    live = supervisor.slots["w"].live
+    assert live is not None
+    assert live.state is _S.RUNNING
+    await stage.during(supervisor.stop())
+    assert stage.states(live.id) == ["created", "starting", "running", "stopping", "stopped"]
+    assert [event.name for event in stage.journal.history(live.id)][2] == "spawned"
+    assert live.record.pid is not None
+
+
+async def test_starts_in_order_and_stops_in_reverse(stage: Stage) -> None:
+    """W-30."""
+    supervisor = await stage.running(*(stage.spec(name) for name in "abc"))
+    await stage.during(supervisor.stop())
+    assert [line for line in stage.log if "spawn" in line or "ask" in line] == [
+        *("a spawn", "b spawn", "c spawn"),
+        *("c ask 10", "b ask 10", "a ask 10"),
+    ]
+
+
+async def test_a_child_that_fails_in_the_first_start_stops_the_others_in_reverse(
+    stage: Stage,
+) -> None:
+    """W-34: and the error names it, with its last words."""
+    bad = stage.spec("c", {"spawn_error": OSError("no such file")})
+    supervisor = stage.supervisor(stage.spec("a"), stage.spec("b"), bad)
+    with pytest.raises(StartFailed, match="the last words") as caught:
+        await stage.during(supervisor.start())
+    assert caught.value.fields["slot"] == "c"
+    assert caught.value.fields["cause"] == "spawn_error"
+    assert caught.value.fields["exit_code"] == -1
+    assert caught.value.fields["error_code"] == "OSError"
+    assert [line for line in stage.log if "ask" in line] == ["b ask 10", "a ask 10"]
+    assert supervisor.phase is _S.STOPPED
+
+
+async def test_a_factory_that_raises_is_a_spawn_error(stage: Stage) -> None:
+    """W-34."""
+    spec = stage.spec("a")
+
+    def broken() -> Puppet:
+        raise ModuleNotFoundError("no module")
+
+    supervisor = stage.supervisor(replace(spec, make=broken))
+    with pytest.raises(StartFailed) as caught:
+        await stage.during(supervisor.start())
+    assert caught.value.fields["error_code"] == "ModuleNotFoundError"
+
+
+async def test_a_second_start_is_refused_and_a_second_stop_is_not(stage: Stage) -> None:
+    """W-67."""
+    supervisor = await stage.running(stage.spec("a"))
+    with pytest.raises(AlreadyStarted):
+        await supervisor.start()
+    await stage.during(supervisor.stop())
+    await supervisor.stop()
+    never = stage.supervisor()
+    await never.stop()
+    assert never.phase is _S.STOPPED
+
+
+async def test_init_timeout_forces_and_fails(stage: Stage) -> None:
+    """K4, W-33: no killed flag, and the force is noted before it is done."""
+    spec = stage.spec("a", {"ready_in": None}, init_timeout_s=30)
+    supervisor = stage.supervisor(spec)
+    with pytest.raises(StartFailed) as caught:
+        await stage.during(supervisor.start())
+    assert caught.value.fields["cause"] == "init_timeout"
+    assert stage.last("a").told == ["spawn", "dump", "force", "died"]
+    assert "init_forced" in stage.notes()
+    record = supervisor.slots["a"].last
+    assert record is not None
+    assert (record.state, record.killed) == (_S.FAILED, False)
+    assert stage.journal.dump_of(record.id) == "the stacks"
+
+
+async def test_a_spawn_that_never_returns_is_given_up(stage: Stage) -> None:
+    """K4: it can be forced though nothing was heard of it."""
+    supervisor = stage.supervisor(stage.spec("a", {"spawn_in": 1_000.0}))
+    with pytest.raises(StartFailed) as caught:
+        await stage.during(supervisor.start(), 200)
+    assert caught.value.fields["cause"] == "init_timeout"
+
+
+async def test_a_stop_during_init_that_is_obeyed(stage: Stage) -> None:
+    """E7."""
+    supervisor = await stage.running()
+    spec = stage.spec("a", {"ready_in": 20.0, "obeys_in": 1.0})
+    task = asyncio.ensure_future(supervisor.add(spec))
+    await stage.clock.advance(5)
+    await stage.during(supervisor.stop_slot("a"))
+    await stage.during(task)
+    record = supervisor.slots["a"].last
+    assert record is not None
+    assert (record.state, record.cause) == (_S.STOPPED, "requested")
+    assert stage.states(record.id) == ["created", "starting", "stopped"]
+
+
+async def test_a_stop_during_init_that_is_refused(stage: Stage) -> None:
+    """K4: forced, failed as init_killed, without the killed flag."""
+    supervisor = await stage.running()
+    spec = stage.spec("a", {"ready_in": None, "obeys_in": None})
+    task = asyncio.ensure_future(supervisor.add(spec))
+    await stage.clock.advance(5)
+    await stage.during(supervisor.stop_slot("a", 2))
+    await stage.during(task)
+    record = supervisor.slots["a"].last
+    assert record is not None
+    assert (record.state, record.cause, record.killed) == (_S.FAILED, "init_killed", False)
+
+
+async def test_a_clean_end_before_the_ready_signal_is_a_failure(stage: Stage) -> None:
+    """K6, with a signal."""
+    supervisor = await stage.running()
+    spec = stage.spec("a", {"ready_in": None, "dies_in": 1.0, "exit": CLEAN})
+    with pytest.raises(StartFailed) as caught:
+        await stage.during(supervisor.add(spec))
+    assert caught.value.fields["cause"] == "exited_before_ready"
+
+
+async def test_a_short_life_without_a_ready_signal_is_finished(stage: Stage) -> None:
+    """K6, by uptime: E5 then E10."""
+    how = {"ready_in": None, "dies_in": 1.0, "exit": CLEAN}
+    spec = stage.spec("a", how, needs_ready_signal=False, restart=Restart.NEVER)
+    supervisor = await stage.running(spec)
+    record = supervisor.slots["a"].last
+    assert record is not None
+    assert stage.states(record.id) == ["created", "starting", "running", "finished"]
+
+
+async def test_an_end_while_suspended(stage: Stage) -> None:
+    """K2: by way of running, started_at untouched."""
+    supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))
+    await stage.during(supervisor.suspend("a"))
+    before = supervisor.slots["a"].live
+    assert before is not None
+    started_at = before.record.started_at
+    stage.last("a").die(CRASH)
+    await stage.during(before.done)
+    assert stage.states(before.id)[-3:] == ["suspended", "running", "failed"]
+    assert before.record.cause == "exit_while_suspended"
+    assert before.record.started_at == started_at
+
+
+async def test_two_readers_of_one_result_and_one_after_the_end(stage: Stage) -> None:
+    """W-21."""
+    supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))
+    live = supervisor.slots["a"].live
+    assert live is not None
+    first, second = (asyncio.ensure_future(asyncio.shield(live.done)) for _ in range(2))
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    assert first.result() is second.result() is await live.done
+    assert first.result().state is _S.FAILED
+
+
+async def test_an_end_is_recorded_once(stage: Stage) -> None:
+    """W-19."""
+    supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))
+    live = supervisor.slots["a"].live
+    assert live is not None
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    assert not await live.finish(CLEAN)
+    assert live.state is _S.FAILED
+    assert stage.tree.ended_twice == 1

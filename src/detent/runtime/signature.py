@@ -20,6 +20,7 @@ import msgspec
 from detent.errors import BadArguments, BadResult, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.encoding import BadValue, Reader, encode
+from detent.runtime.executors.means import Means
 
 __all__ = ["Signature"]
 
@@ -38,13 +39,21 @@ _PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
 class Signature:
     """The signature of one handler; `name` is its job's, for errors.
 
-    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked.
+    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked;
+    `means` is what it says about where it runs.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], secret: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        secret: Sequence[str] = (),
+        means: Means | None = None,
+    ) -> None:
         self.name = name
         self.function = function
         self.secret = tuple(secret)
+        self.means = means or Means()
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             why = "a generator does not run when it is called; return a list instead of yielding"
             raise BadSignature(f"{name} cannot be a job: {why}", job=name)

@@ -7,7 +7,7 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -32,6 +32,8 @@ __all__ = ["Asking", "Context", "Ending", "Heard"]
 T = TypeVar("T")
 PERCENT_MAX = 100
 _LEVEL_MAX = 20
+_CLEAR = Mask()
+"""Most jobs have no secrets, and share the mask that hides nothing."""
 
 
 class Asking(Protocol):
@@ -57,24 +59,59 @@ class Heard:
     Handlers speak from threads of their own: a deque and plain attributes are all they touch.
     """
 
+    __slots__ = ("_chars", "_dropped", "_said", "calls", "is_cancelled", "lines", "mask", "note")
+
     def __init__(self) -> None:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
-        self.mask = Mask()
+        self.mask = _CLEAR
         """What hides the job's secrets, in whatever is said."""
         self.is_cancelled = False
         self.calls: list[Asking] = []
+        self._said = 0
+        self._chars = 0
+        self._dropped = 0
 
     def kept(self, text: str, most: int) -> str:
         """The text as it may be stored. Masked before it is cut: half a secret is not known."""
         return mended(self.mask(text), most)
 
-    def forget(self, lines: int, note: Note | None) -> None:
-        """That many lines and this note are in the store; what was said since then is not."""
-        for _ in range(lines):
-            self.lines.popleft()
-        if self.note is note:
-            self.note = None
+    def say(self, text: str, level: str, at: int) -> None:
+        """A line for the log, unless the run has said all that one run may say."""
+        line = self.kept(text, limits.LINE_CHARS_MAX)
+        self._said += 1
+        self._chars += len(line)
+        if self._said > limits.LOG_LINES_MAX or self._chars > limits.LOG_CHARS_MAX:
+            self._dropped += 1
+        else:
+            self.lines.append(Line(at, line, self.kept(level, _LEVEL_MAX)))
+
+    def rest(self, now: int) -> tuple[Line, ...]:
+        """The lines that are not in the store yet, and how many will never be."""
+        if not self._dropped:
+            return tuple(self.lines)
+        most = f"{limits.LOG_LINES_MAX} lines and {limits.LOG_CHARS_MAX} characters"
+        told = f"{self._dropped} more lines were dropped: a run may log {most}"
+        return (*self.lines, Line(now, told, "warning"))
+
+    def take(self, most: int) -> tuple[list[Line], Note | None]:
+        """What is to be carried to the store now; what cannot be is given back."""
+        note, self.note = self.note, None
+        return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+
+    @property
+    def is_full(self) -> bool:
+        """Whether whatever is said from now on is only counted."""
+        return self._said >= limits.LOG_LINES_MAX or self._chars >= limits.LOG_CHARS_MAX
+
+    def drop(self, lines: int) -> None:
+        """That many lines were said, and are not even worth being brought here."""
+        self._dropped += lines
+
+    def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
+        """The store did not take it."""
+        self.lines.extendleft(reversed(lines))
+        self.note = self.note or note
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -149,9 +186,7 @@ class Context:
 
     def log(self, text: str, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
-        line = self.heard.kept(text, limits.LINE_CHARS_MAX)
-        word = self.heard.kept(level, _LEVEL_MAX)
-        self.heard.lines.append(Line(self._engine.store.now(), line, word))
+        self.heard.say(text, level, self._engine.store.now())
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""

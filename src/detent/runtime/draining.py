@@ -7,7 +7,9 @@ it works, so whatever else works on the same store sees it as one of many.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from detent.engine.engine import Engine
 from detent.lifecycle.event import By
@@ -15,10 +17,16 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
+from detent.runtime.executors.api import Executor
+from detent.runtime.executors.means import Kind
+from detent.runtime.executors.tasks import AsyncExecutor
+from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.middleware import Arounds
-from detent.runtime.running import Moment, Runner
+from detent.runtime.reporting import Reporter
+from detent.runtime.running import Flight, Moment, Runner
 from detent.runtime.signature import Signature
-from detent.stores.api import Stored, Want, WorkerRow
+from detent.runtime.watching import Watching
+from detent.stores.api import Key, Stored, Want, WorkerRow
 
 __all__ = ["Drain"]
 
@@ -26,7 +34,10 @@ BEAT_S = 5.0
 
 
 class Drain:
-    """One worker that works until nothing is due."""
+    """One worker that works until nothing is due.
+
+    `at` is told each moment; whatever it raises is what a crash there would look like.
+    """
 
     def __init__(
         self,
@@ -40,25 +51,58 @@ class Drain:
         self._engine = engine
         self._bridge = bridge
         self._handlers = handlers
+        self._at = at
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
-        self._runner = Runner(engine, bridge, handlers, self._by, at)
-        self._runner.around = around or Arounds()
+        self._around = around or Arounds()
+        self._flights: dict[Key, Flight] = {}
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
 
     async def run(self) -> list[str]:
         """The ids of the jobs that were run, in order; one that was run twice is there twice."""
         ran: list[str] = []
-        beating = asyncio.create_task(self._keep_beating())
-        try:
+        threads = ThreadExecutor(1)
+        executors: dict[Kind, Executor] = {Kind.ASYNC: AsyncExecutor(), Kind.THREAD: threads}
+        runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
+        runner.around = self._around
+        watching = Watching(runner, self._flights, self._caller())
+        async with self._beside(self._keep_beating()), self._beside(watching.run()):
             while (stored := await self._bridge.reach(self._next())) is not None:
-                await self._runner.run(stored)
+                await self._run(runner, stored)
                 ran.append(stored.job.id)
-        finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+        await threads.close()
         return ran
+
+    async def _run(self, runner: Runner, stored: Stored) -> None:
+        self._at(Moment.AFTER_CLAIM)
+        reporter, flight = Reporter(self._engine, self._by), runner.flight(stored)
+        self._flights[flight.key] = flight
+        try:
+            report = reporter.report(flight, await runner.run(flight))
+        finally:
+            del self._flights[flight.key]
+        self._at(Moment.BEFORE_REPORT)
+        await self._bridge.reach(reporter.file([report]))
+        self._at(Moment.AFTER_COMMIT)
+
+    def _caller(self) -> Callable[[Callable[[Flight], None], Flight], None]:
+        loop = asyncio.get_running_loop()
+
+        def call(what: Callable[[Flight], None], flight: Flight) -> None:
+            loop.call_soon_threadsafe(what, flight)
+
+        return call
+
+    @asynccontextmanager
+    async def _beside(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Something that goes on in the loop of the store meanwhile."""
+        task = asyncio.create_task(self._bridge.reach(work))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _next(self) -> Stored | None:
         """Let time do its part, then take the first job there is, whoever's it is."""
@@ -97,4 +141,4 @@ class Drain:
     async def _keep_beating(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
-            await self._bridge.reach(self._beat())
+            await self._beat()

@@ -95,9 +95,7 @@ def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Cha
         return _raised(stored, error, by, heard, now)
     job = stored.job
     done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(
-        key_of(job), done, by, beside=Beside(text, lines=tuple(heard.lines)), known=stored
-    )
+    return Change(key_of(job), done, by, beside=Beside(text, lines=heard.rest(now)), known=stored)
 
 
 def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
@@ -110,7 +108,7 @@ def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int
             command = j.ConfirmCancel(lease=lease)
         case _:
             return _failed(stored, told_of(error, heard), by, heard, now)
-    return Change(key, command, by, reason, Beside(lines=tuple(heard.lines)), known=stored)
+    return Change(key, command, by, reason, Beside(lines=heard.rest(now)), known=stored)
 
 
 def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Change:
@@ -121,7 +119,7 @@ def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Chang
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=told.code, digest=digest_of(told.message)),
         by,
-        beside=Beside(failure=failure, lines=tuple(heard.lines)),
+        beside=Beside(failure=failure, lines=heard.rest(now)),
         error=_info(stored, told),
         known=stored,
         delay_us=told.after_us,

@@ -2,6 +2,11 @@
 
     DetentError
     ├── IllegalTransition      a move that the lifecycle table does not allow
+    ├── AppError               a program of yours that no jobs can be run from
+    │   ├── AppAmbiguous       several apps in it (say which: module:name)
+    │   ├── AppBroken          it cannot be imported; its own traceback is in the message
+    │   ├── AppMissing         no app in it, or not of that name
+    │   └── AppNotFound        no such file or module
     ├── BadMachine             a lifecycle table that contradicts itself (found at import)
     ├── BadHistory             a history that no legal life could have produced
     ├── BadProof               an inclusion proof that does not lead to the sealed head
@@ -31,6 +36,14 @@
     │   ├── BadSecretKey       a key, or the file it is in, that cannot be used
     │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
     │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
+    ├── ProcessError           a process that cannot be started, or cannot be spoken to
+    │   ├── ChannelBroken      what came through a channel is no message, or too much
+    │   ├── CommandNotFound    there is no such program, or no such working directory
+    │   ├── CommandRefused     a file that may not be executed, or cannot be
+    │   ├── ContainerError     the runtime of the container did not do what it was asked
+    │   ├── PoolBroken         a pool process that did not get as far as running jobs
+    │   ├── ForkFailed         no room for another process (try again)
+    │   └── TooManyFiles       no room for another open file (raise the limit, try again)
     ├── WebhookError           a webhook that cannot be, or that cannot be delivered to
     │   ├── AddressRefused     an address that we do not connect to (private, local, no TLS, ...)
     │   ├── BadWebhook         a webhook with an impossible address, event or secret
@@ -71,6 +84,11 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AddressRefused",
+    "AppAmbiguous",
+    "AppBroken",
+    "AppError",
+    "AppMissing",
+    "AppNotFound",
     "BadArguments",
     "BadHistory",
     "BadMachine",
@@ -85,8 +103,13 @@ __all__ = [
     "BadUrl",
     "BadWebhook",
     "BatchTooLarge",
+    "ChannelBroken",
     "ClockAhead",
+    "CommandNotFound",
+    "CommandRefused",
+    "ContainerError",
     "DetentError",
+    "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
     "InstanceLost",
@@ -99,7 +122,9 @@ __all__ = [
     "NotQuiet",
     "PayloadTooDeep",
     "PayloadTooLarge",
+    "PoolBroken",
     "PostFailed",
+    "ProcessError",
     "ReadTooLong",
     "ResultTimeout",
     "ResultTooLarge",
@@ -118,6 +143,7 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "TooMany",
+    "TooManyFiles",
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
@@ -149,6 +175,36 @@ class IllegalTransition(DetentError):
     """The lifecycle does not allow this move from this state by this actor."""
 
     code = "illegal_transition"
+
+
+class AppError(DetentError):
+    """The program that jobs are to be run from cannot be used; `fields["reference"]` names it."""
+
+    code = "app_error"
+
+
+class AppAmbiguous(AppError):
+    """There are several apps in the module, and nothing says which is meant."""
+
+    code = "app_ambiguous"
+
+
+class AppBroken(AppError):
+    """The module raised an error while it was imported; the message ends with its traceback."""
+
+    code = "app_broken"
+
+
+class AppMissing(AppError):
+    """The module has no app, or what has that name is none."""
+
+    code = "app_missing"
+
+
+class AppNotFound(AppError):
+    """There is no such file and no such module."""
+
+    code = "app_not_found"
 
 
 class BadMachine(DetentError):
@@ -326,6 +382,57 @@ class SecretUnreadable(SecretError):
     """A locked value does not open: it was changed or moved, or this process lacks its key."""
 
     code = "secret_unreadable"
+
+
+class ProcessError(DetentError):
+    """A process that cannot be started, or cannot be spoken to."""
+
+    code = "process_error"
+
+
+class ChannelBroken(ProcessError):
+    """The channel to a process is closed: by its end, or because of what came through it."""
+
+    code = "channel_broken"
+
+
+class CommandNotFound(ProcessError):
+    """There is no such program, or no such working directory."""
+
+    code = "command_not_found"
+
+
+class CommandRefused(ProcessError):
+    """The file is there, and the system does not execute it."""
+
+    code = "command_refused"
+
+
+class ContainerError(ProcessError):
+    """The command line of the container runtime failed; `fields["said"]` is what it said."""
+
+    code = "container_error"
+    retryable = True
+
+
+class PoolBroken(ProcessError):
+    """A pool process ended, or kept silent, before it could run its first job."""
+
+    code = "pool_broken"
+
+
+class ForkFailed(ProcessError):
+    """The system has no room for another process."""
+
+    code = "fork_failed"
+    retryable = True
+
+
+class TooManyFiles(ProcessError):
+    """This process, or the whole machine, may open no more files."""
+
+    code = "too_many_files"
+    retryable = True
 
 
 class WebhookError(DetentError):

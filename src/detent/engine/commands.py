@@ -147,10 +147,12 @@ class Commands:
             verdict=None if stored is None else self._verdict(change, stored),
             reason=change.reason,
         )
-        job = None if stored is None else stored.job
-        if change.command is None and job is not None:
-            return j.tick(job, self._store.now(), ctx)
-        return j.decide(job, change.command, self._store.now(), ctx)
+        job, now = None if stored is None else stored.job, self._store.now()
+        if change.command is not None:
+            return j.decide(job, change.command, now, ctx)
+        if job is None:
+            return j.JOB.refusal("unknown_job", None, "tick", change.by.kind, detail="no such job")
+        return j.tick(job, now, ctx)
 
     def _verdict(self, change: Change, stored: Stored) -> retry.Verdict | None:
         """What the job's policy says, should this turn out to be a failure."""
@@ -164,7 +166,7 @@ class Commands:
         return msgspec.structs.replace(verdict, delay_us=change.delay_us)
 
     def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
-        job, command = answer.job, one.change.command
+        job, command, beside = answer.job, one.change.command, one.change.beside
         named = command.lease if isinstance(command, j.Report) else _held_under(one)
         move = Move(
             job.version - len(answer.events),
@@ -174,9 +176,13 @@ class Commands:
             lease=named,
             lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
-            **msgspec.structs.asdict(one.change.beside),
+            result=beside.result,
+            failure=beside.failure,
+            lines=beside.lines,
+            checkpoint=beside.checkpoint,
+            meta=beside.meta,
         )
-        return Unit(one.command_id, moves=(move,), new=self._new(one))
+        return Unit(one.command_id, moves=(move,), new=self._new(one) if one.new_ids else ())
 
     def _new(self, one: _Open) -> tuple[New, ...]:
         """The jobs that come with it. Whose they are tells the job that wanted them."""
@@ -208,8 +214,9 @@ class Commands:
 
 def _held_under(one: _Open) -> str | None:
     """The lease that time ends, if it is time that ends it."""
-    is_time = one.change.command is None and one.stored is not None
-    return one.stored.job.lease if is_time else None
+    if one.change.command is not None or one.stored is None:
+        return None
+    return one.stored.job.lease
 
 
 def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:

@@ -17,7 +17,7 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
-from detent.runtime.executors.api import Executor
+from detent.runtime.executors.api import Ended, Executor, settle
 from detent.runtime.executors.means import Kind
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
@@ -79,7 +79,9 @@ class Drain:
         reporter, flight = Reporter(self._engine, self._by), runner.flight(stored)
         self._flights[flight.key] = flight
         try:
-            report = reporter.report(flight, await runner.run(flight))
+            ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            runner.start(flight, lambda _, end: settle(ended, end))
+            report = reporter.report(flight, await ended)
         finally:
             del self._flights[flight.key]
         self._at(Moment.BEFORE_REPORT)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 
 from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
@@ -22,6 +23,7 @@ from detent.runtime.context import Context
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Executor, Run
 from detent.runtime.executors.means import Kind, chosen, kind_of
+from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.masking import Mask
 from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
@@ -124,18 +126,26 @@ class Runner:
         """Where jobs of each type run as a rule."""
         return {name: self._usual(one) for name, one in self.handlers.items()}
 
-    async def run(self, flight: Flight) -> Ended:
-        """How it ended; what is wrong with it before its handler is called is an end too."""
+    def start(self, flight: Flight, end: Callable[[Flight, Ended], None]) -> None:
+        """Run it in the running loop, and tell once how it ended.
+
+        What is wrong with it before its handler is called is an end too.
+        """
         try:
             run = self._run(flight)
         except DetentError as error:
-            return Raised(error)
+            end(flight, Raised(error))
+            return
         executor = self.executors[flight.kind]
         flight.run, flight.executor = run, executor
         if flight.step is not Step.RUNNING:
             # It was asked to stop before it had begun.
             executor.ask(run)
-        return await executor.run(run)
+        if isinstance(executor, AsyncExecutor):
+            # The handler's own task is all there is.
+            executor.start(run, partial(end, flight))
+        else:
+            flight.task = asyncio.get_running_loop().create_task(_awaited(flight, run, end))
 
     def _run(self, flight: Flight) -> Run:
         """With its secrets; from here on whatever it says is masked."""
@@ -165,3 +175,8 @@ class Runner:
         signature = self.handlers[stored.body.type]
         wanted = kind_of(stored, signature.function, signature.means)
         return chosen(wanted, signature.function, self.executors)
+
+
+async def _awaited(flight: Flight, run: Run, end: Callable[[Flight, Ended], None]) -> None:
+    if flight.executor is not None:
+        end(flight, await flight.executor.run(run))

@@ -6,6 +6,7 @@ only knows *how*, and says what became of it. `run` answers exactly once, whatev
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -21,7 +22,7 @@ from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import Stored
 
-__all__ = ["Died", "Ended", "Executor", "Returned", "Run", "Rung", "Stopped"]
+__all__ = ["Died", "Ended", "Executor", "Returned", "Run", "Rung", "Stopped", "settle"]
 
 
 class Rung(StrEnum):
@@ -70,6 +71,12 @@ Ended = Returned | Written | Raised | Told | Stopped | Died
 """How a run ended. `Written` and `Told` are a result and an error from another process."""
 
 
+def settle(end: asyncio.Future[Ended], ended: Ended) -> None:
+    """Let that be the end, unless there is one already."""
+    if not end.done():
+        end.set_result(ended)
+
+
 class Run:
     """One attempt at one job, as it is handed to an executor.
 
@@ -101,9 +108,10 @@ class Run:
 
     def call(self) -> Callable[[], Any]:
         """The function with its arguments; `BadArguments` if they do not fit."""
-        bound = self.signature.arguments(self.opened.payload)
-        args = (self.ctx, *bound.args) if self.signature.wants_context else bound.args
-        return partial(self.signature.function, *args, **bound.kwargs)
+        args, kwargs = self.signature.call(self.opened.payload)
+        if self.signature.wants_context:
+            args = (self.ctx, *args)
+        return partial(self.signature.function, *args, **kwargs)
 
 
 class Executor(Protocol):

@@ -24,9 +24,9 @@ class Floor:
         self._land = land
 
     def start(self, flights: list[Flight]) -> None:
-        """Each in a task of its own, which it keeps alive."""
+        """All of them, now."""
         for flight in flights:
-            flight.task = self._loop.create_task(self._fly(flight))
+            self._runner.start(flight, self._end)
 
     def call(self, what: Callable[[Flight], None], flight: Flight) -> None:
         """Do something to a flight in this loop; from any thread."""
@@ -39,9 +39,8 @@ class Floor:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(answer)
 
-    async def _fly(self, flight: Flight) -> None:
+    def _end(self, flight: Flight, ended: Ended) -> None:
         try:
-            ended: Ended = await self._runner.run(flight)
             report = self._reporter.report(flight, ended)
         except Exception as error:
             # Whatever is wrong here is wrong with this run, and must not be the end of its slot.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from detent.errors import NotQuiet
 from detent.runtime.executors.api import Rung, Stopped
@@ -107,6 +108,6 @@ class Leaving:
         self._desk.close()
 
 
-def _in(span_s: float | None):
+def _in(span_s: float | None) -> Callable[[], float]:
     at = float("inf") if span_s is None else asyncio.get_running_loop().time() + span_s
     return lambda: at

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from detent.engine.engine import Engine
+from detent.errors import StoreError
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
@@ -26,11 +27,42 @@ from detent.runtime.reporting import Reporter
 from detent.runtime.running import Flight, Moment, Runner
 from detent.runtime.signature import Signature
 from detent.runtime.watching import Watching
-from detent.stores.api import Key, Stored, Want, WorkerRow
+from detent.stores.api import Key, Store, Stored, Want, WorkerRow
 
-__all__ = ["Drain"]
+__all__ = ["Beat", "Drain"]
 
 BEAT_S = 5.0
+_MARGIN_US = 4_000_000
+"""So long before the lease ends handlers are stopped, if it could not be renewed."""
+
+
+class Beat:
+    """Keeps the row of one instance alive, from the loop of the store."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._until = 0
+        self.is_over = False
+        """Whether the instance is lost, or cannot be kept from it."""
+
+    async def once(self) -> None:
+        """Say that the instance is alive; or hear that it is lost for good."""
+        now = self._store.now()
+        row = WorkerRow(self._worker, now + HEARTBEAT_LEASE_US)
+        [is_alive] = await self._store.beat([row], now=now)
+        self.is_over = not is_alive
+        self._until = row.alive_until
+
+    async def run(self) -> None:
+        """Beat after beat, until called off; it ends when the instance is lost, or will be."""
+        while not self.is_over:
+            await asyncio.sleep(BEAT_S)
+            with suppress(StoreError):
+                # A store that is away for a while comes back, we hope in time.
+                await self.once()
+            if self._store.now() > self._until - _MARGIN_US:
+                self.is_over = True
 
 
 class Drain:
@@ -55,6 +87,7 @@ class Drain:
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
         self._around = around or Arounds()
+        self._beat = Beat(engine.store, self.worker)
         self._flights: dict[Key, Flight] = {}
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
@@ -67,7 +100,7 @@ class Drain:
         runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
         runner.around = self._around
         watching = Watching(runner, self._flights, self._caller())
-        async with self._beside(self._keep_beating()), self._beside(watching.run()):
+        async with self._beside(self._beat.run()), self._beside(watching.run()):
             while (stored := await self._bridge.reach(self._next())) is not None:
                 await self._run(runner, stored)
                 ran.append(stored.job.id)
@@ -108,7 +141,7 @@ class Drain:
 
     async def _next(self) -> Stored | None:
         """Let time do its part, then take the first job there is, whoever's it is."""
-        await self._beat()
+        await self._beat.once()
         while (done := await self._engine.upkeep.turn()).moved or done.is_busy:
             pass
         self.retry_at = None
@@ -135,12 +168,3 @@ class Drain:
         moments = [at for at in (self.retry_at, claimed.retry_at) if at is not None]
         self.retry_at = min(moments, default=None)
         return claimed.jobs[0] if claimed.jobs else None
-
-    async def _beat(self) -> None:
-        now = self._engine.store.now()
-        await self._engine.store.beat([WorkerRow(self.worker, now + HEARTBEAT_LEASE_US)], now=now)
-
-    async def _keep_beating(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            await self._beat()

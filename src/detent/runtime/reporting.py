@@ -67,7 +67,7 @@ class Reporter:
         stored, heard, now = flight.stored, flight.ctx.heard, self._engine.store.now()
         if isinstance(ended, Died):
             return self._lost(flight, ended, now)
-        if flight.why is Why.DRAIN and _gave_way(ended):
+        if flight.why in (Why.DRAIN, Why.NO_ROOM) and _gave_way(ended):
             return self.parting(flight)
         if isinstance(ended, Stopped):
             command = j.ConfirmCancel(lease=stored.job.lease, cause=_CAUSES[ended.rung])

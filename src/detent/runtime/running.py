@@ -21,7 +21,7 @@ from detent.lifecycle.job.waking import limit_end
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised
-from detent.runtime.executors.api import Ended, Executor, Run
+from detent.runtime.executors.api import Ended, Executor, Run, Rung, Stopped
 from detent.runtime.executors.means import Kind, chosen, kind_of
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.masking import Mask
@@ -48,6 +48,7 @@ class Why(StrEnum):
     LEASE_ENDED = "lease_ended"
     DRAIN = "drain"
     LAPSE = "lapse"
+    NO_ROOM = "no_room"
 
 
 class Step(StrEnum):
@@ -62,12 +63,14 @@ class Step(StrEnum):
 class Flight:
     """One run that is under way: what it is, why it is to stop, and how far that has gone.
 
-    `is_ours` is false once its lease has ended: then nothing that it does counts any more.
+    `is_ours` is false once its lease has ended: then nothing that it does counts any more. `fault`
+    is why it could not even begin.
     """
 
     __slots__ = (
         "ctx",
         "executor",
+        "fault",
         "is_ours",
         "key",
         "kind",
@@ -93,6 +96,7 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.is_ours = True
         self.why: Why | None = None
+        self.fault: DetentError | None = None
         self.step = Step.RUNNING
         self.step_at = 0.0
 
@@ -145,7 +149,8 @@ class Runner:
             # The handler's own task is all there is.
             executor.start(run, partial(end, flight))
         else:
-            flight.task = asyncio.get_running_loop().create_task(_awaited(flight, run, end))
+            work = _awaited(flight, run, executor, end)
+            flight.task = asyncio.get_running_loop().create_task(work)
 
     def _run(self, flight: Flight) -> Run:
         """With its secrets; from here on whatever it says is masked."""
@@ -177,6 +182,13 @@ class Runner:
         return chosen(wanted, signature.function, self.executors)
 
 
-async def _awaited(flight: Flight, run: Run, end: Callable[[Flight, Ended], None]) -> None:
-    if flight.executor is not None:
-        end(flight, await flight.executor.run(run))
+async def _awaited(
+    flight: Flight, run: Run, executor: Executor, end: Callable[[Flight, Ended], None]
+) -> None:
+    try:
+        ended = await executor.run(run)
+    except DetentError as error:
+        # Nothing has begun, and it is no fault of the job: it goes back, like on a deploy.
+        flight.why, flight.fault = Why.NO_ROOM, error
+        ended = Stopped(Rung.KILLED)
+    end(flight, ended)

@@ -114,20 +114,20 @@ class Watching:
         for at in range(0, len(flights), _KEYS_MAX):
             some = flights[at : at + _KEYS_MAX]
             found = await self._engine.store.get([one.key for one in some])
-            asked = [one for one, now in zip(some, found, strict=True) if self._heard(one, now)]
+            asked = [one for one, now in zip(some, found, strict=True) if self._is_asked(one, now)]
+            # First the history, then the word: having heard it the run may be over at once.
             await self._amend(asked, j.SeeCancel)
+            for flight in asked:
+                self.stop(flight, Why.CANCEL)
 
-    def _heard(self, flight: Flight, now: Stored | None) -> bool:
+    def _is_asked(self, flight: Flight, now: Stored | None) -> bool:
         """Whether it hears for the first time that it was asked to stop."""
         if now is None or now.job.lease != flight.stored.job.lease:
             if flight.is_ours and self._flights.get(flight.key) is flight:
                 flight.is_ours = False
                 self.stop(flight, Why.LEASE_ENDED)
             return False
-        if now.job.cancel_at is None or flight.why is not None:
-            return False
-        self.stop(flight, Why.CANCEL)
-        return True
+        return now.job.cancel_at is not None and flight.why is None
 
     async def _amend(self, flights: Sequence[Flight], kind: type[j.Report]) -> None:
         """A rung in the history. One that is refused comes too late: the run has ended."""
@@ -211,7 +211,7 @@ class Watching:
         task.add_done_callback(self._killing.discard)
 
     async def _interrupted(self, flight: Flight) -> None:
-        """First the history, then the deed: after it the run may be over before we can write."""
+        """The history first here, too."""
         try:
             if flight.is_ours and flight.why is Why.CANCEL:
                 await self._amend([flight], j.Interrupt)

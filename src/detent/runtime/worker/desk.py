@@ -60,6 +60,7 @@ class Desk:
         self._news = asyncio.Event()
         self._fault: BaseException | None = None
         self._is_done = False
+        self._is_pausing = False
 
     async def run(self, put: Callable[[Flight], None]) -> None:
         """Turn after turn, until it is closed or something is wrong that only a restart mends."""
@@ -88,12 +89,25 @@ class Desk:
                 del self.flights[flight.key]
                 self._vacate(flight, is_abandoned=_is_abandoned(report))
                 self._ended.append(report)
+                if flight.fault is not None:
+                    self._mind(flight.fault)
         self.tell()
 
     def _vacate(self, flight: Flight, *, is_abandoned: bool) -> None:
         self.counts.free(flight.kind, is_abandoned=is_abandoned)
         if is_abandoned:
             self.abandoned.append(flight.key[1])
+
+    def _mind(self, fault: DetentError) -> None:
+        """A job could not even begin. There is a pause, and no end of trying but a restart."""
+        _log.warning("jobs are given back, because none can begin: %s", fault)
+        if not self._is_pausing:
+            self._is_pausing = True
+            asyncio.get_running_loop().call_later(POLL_S, self._unpause)
+
+    def _unpause(self) -> None:
+        self._is_pausing = False
+        self._wet()
 
     def claim(self) -> None:
         """Go on claiming."""
@@ -144,7 +158,7 @@ class Desk:
         return taken
 
     def _wish(self) -> Wish | None:
-        if not self.is_claiming:
+        if not self.is_claiming or self._is_pausing:
             return None
         wish = self._wishes.next(self.counts.slots_free, self.counts.sync_free)
         if wish is not None:

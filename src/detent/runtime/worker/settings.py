@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     queues: tuple[str, ...] = ("default",)
     slots: int = 100
-    sync_slots: int = 20
+    sync_slots: int = 10
     types: tuple[str, ...] | None = None
     tenants: tuple[str, ...] = ("",)
     fair: Fair | None = None

@@ -2,6 +2,11 @@
 
     DetentError
     ├── IllegalTransition      a move that the lifecycle table does not allow
+    ├── AppError               a program of yours that no jobs can be run from
+    │   ├── AppAmbiguous       several apps in it (say which: module:name)
+    │   ├── AppBroken          it cannot be imported; its own traceback is in the message
+    │   ├── AppMissing         no app in it, or not of that name
+    │   └── AppNotFound        no such file or module
     ├── BadMachine             a lifecycle table that contradicts itself (found at import)
     ├── BadHistory             a history that no legal life could have produced
     ├── BadProof               an inclusion proof that does not lead to the sealed head
@@ -11,9 +16,11 @@
     ├── BadResult              a result that is no JSON, or not of the promised type
     ├── BadSignature           a function that cannot be a job as it is written
     ├── InsideLoop             a synchronous call where an event loop runs (await its twin)
+    ├── InstanceLost           a worker that was declared lost (start it anew, under another name)
     ├── JobCancelled           the job whose result was asked for was called off
     ├── JobExists              a unique job, or another request under the same key, is in the way
     ├── JobFailed              the job whose result was asked for failed for good
+    ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
@@ -34,6 +41,7 @@
     │   ├── CommandNotFound    there is no such program, or no such working directory
     │   ├── CommandRefused     a file that may not be executed, or cannot be
     │   ├── ContainerError     the runtime of the container did not do what it was asked
+    │   ├── PoolBroken         a pool process that did not get as far as running jobs
     │   ├── ForkFailed         no room for another process (try again)
     │   └── TooManyFiles       no room for another open file (raise the limit, try again)
     ├── SupervisorError        a supervisor that cannot do what it was asked
@@ -88,6 +96,11 @@ from typing import Any, ClassVar
 __all__ = [
     "AddressRefused",
     "AlreadyStarted",
+    "AppAmbiguous",
+    "AppBroken",
+    "AppError",
+    "AppMissing",
+    "AppNotFound",
     "BadArguments",
     "BadHistory",
     "BadJournal",
@@ -114,6 +127,7 @@ __all__ = [
     "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
+    "InstanceLost",
     "JobCancelled",
     "JobExists",
     "JobFailed",
@@ -121,9 +135,11 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NotQuiet",
     "NotSuspendable",
     "PayloadTooDeep",
     "PayloadTooLarge",
+    "PoolBroken",
     "PostFailed",
     "ProcessError",
     "ReadTooLong",
@@ -183,6 +199,36 @@ class IllegalTransition(DetentError):
     code = "illegal_transition"
 
 
+class AppError(DetentError):
+    """The program that jobs are to be run from cannot be used; `fields["reference"]` names it."""
+
+    code = "app_error"
+
+
+class AppAmbiguous(AppError):
+    """There are several apps in the module, and nothing says which is meant."""
+
+    code = "app_ambiguous"
+
+
+class AppBroken(AppError):
+    """The module raised an error while it was imported; the message ends with its traceback."""
+
+    code = "app_broken"
+
+
+class AppMissing(AppError):
+    """The module has no app, or what has that name is none."""
+
+    code = "app_missing"
+
+
+class AppNotFound(AppError):
+    """There is no such file and no such module."""
+
+    code = "app_not_found"
+
+
 class BadMachine(DetentError):
     """A lifecycle table contradicts itself; nothing can run until it is mended."""
 
@@ -237,6 +283,13 @@ class InsideLoop(DetentError):
     code = "inside_loop"
 
 
+class InstanceLost(DetentError):
+    """A worker instance was declared lost, for good; its jobs are others' now."""
+
+    code = "instance_lost"
+    retryable = True
+
+
 class JobCancelled(DetentError):
     """The job was called off, so there is no result; `fields["cause"]` says how."""
 
@@ -253,6 +306,13 @@ class JobFailed(DetentError):
     """The job was discarded, so there is no result; `fields["error_code"]` says what went wrong."""
 
     code = "job_failed"
+
+
+class NotQuiet(DetentError):
+    """A worker that was to be suspended still had jobs when the time was up; it works on."""
+
+    code = "not_quiet"
+    retryable = True
 
 
 class ResultTimeout(DetentError, TimeoutError):
@@ -375,6 +435,12 @@ class ContainerError(ProcessError):
 
     code = "container_error"
     retryable = True
+
+
+class PoolBroken(ProcessError):
+    """A pool process ended, or kept silent, before it could run its first job."""
+
+    code = "pool_broken"
 
 
 class ForkFailed(ProcessError):

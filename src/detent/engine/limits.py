@@ -26,6 +26,8 @@ __all__ = [
     "DEPTH_MAX",
     "FOLLOWERS_MAX",
     "LINE_CHARS_MAX",
+    "LOG_CHARS_MAX",
+    "LOG_LINES_MAX",
     "META_BYTES_MAX",
     "NAME_CHARS_MAX",
     "PAYLOAD_BYTES_MAX",
@@ -56,6 +58,10 @@ FOLLOWERS_MAX: Final = 500
 """Jobs that are enqueued together with the end of another one."""
 LINE_CHARS_MAX: Final = 16_384
 """Of one log line; what is longer is cut there, because a log must never fail a job."""
+LOG_LINES_MAX: Final = 10_000
+"""That one run may say; of what comes after them only the number is kept."""
+LOG_CHARS_MAX: Final = 2_097_152
+"""The same, counted in characters."""
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = re.compile(r"[\[\]{}]")

@@ -7,7 +7,7 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -27,11 +27,13 @@ from detent.runtime.masking import Mask
 from detent.runtime.outcomes import Cancelled
 from detent.stores.api import Limit, Line, Note, Stored, key_of
 
-__all__ = ["Asking", "Context", "Ending", "Heard"]
+__all__ = ["Asking", "Context", "Ending", "Heard", "Promise", "need_no_conn"]
 
 T = TypeVar("T")
 PERCENT_MAX = 100
 _LEVEL_MAX = 20
+_CLEAR = Mask()
+"""Most jobs have no secrets, and share the mask that hides nothing."""
 
 
 class Asking(Protocol):
@@ -57,24 +59,70 @@ class Heard:
     Handlers speak from threads of their own: a deque and plain attributes are all they touch.
     """
 
+    __slots__ = ("_chars", "_dropped", "_said", "calls", "is_cancelled", "lines", "mask", "note")
+
     def __init__(self) -> None:
         self.lines: deque[Line] = deque()
         self.note: Note | None = None
-        self.mask = Mask()
+        self.mask = _CLEAR
         """What hides the job's secrets, in whatever is said."""
         self.is_cancelled = False
         self.calls: list[Asking] = []
+        self._said = 0
+        self._chars = 0
+        self._dropped = 0
 
     def kept(self, text: str, most: int) -> str:
         """The text as it may be stored. Masked before it is cut: half a secret is not known."""
         return mended(self.mask(text), most)
 
-    def forget(self, lines: int, note: Note | None) -> None:
-        """That many lines and this note are in the store; what was said since then is not."""
-        for _ in range(lines):
-            self.lines.popleft()
-        if self.note is note:
-            self.note = None
+    def say(self, text: str, level: str, at: int) -> None:
+        """A line for the log, unless the run has said all that one run may say."""
+        line = self.kept(text, limits.LINE_CHARS_MAX)
+        self._said += 1
+        self._chars += len(line)
+        if self._said > limits.LOG_LINES_MAX or self._chars > limits.LOG_CHARS_MAX:
+            self._dropped += 1
+        else:
+            self.lines.append(Line(at, line, self.kept(level, _LEVEL_MAX)))
+
+    def rest(self, now: int) -> tuple[Line, ...]:
+        """The lines that are not in the store yet, and how many will never be."""
+        if not self._dropped:
+            return tuple(self.lines)
+        most = f"{limits.LOG_LINES_MAX} lines and {limits.LOG_CHARS_MAX} characters"
+        told = f"{self._dropped} more lines were dropped: a run may log {most}"
+        return (*self.lines, Line(now, told, "warning"))
+
+    def take(self, most: int) -> tuple[list[Line], Note | None]:
+        """What is to be carried to the store now; what cannot be is given back."""
+        note, self.note = self.note, None
+        return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+
+    def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
+        """The store did not take it."""
+        self.lines.extendleft(reversed(lines))
+        self.note = self.note or note
+
+    def noted(self, note: Note) -> None:
+        """How far it is; the newest word counts."""
+        self.note = note
+
+    @property
+    def is_full(self) -> bool:
+        """Whether whatever is said from now on is only counted."""
+        return self._said >= limits.LOG_LINES_MAX or self._chars >= limits.LOG_CHARS_MAX
+
+    def drop(self, lines: int) -> None:
+        """That many lines were said, and are not even worth being brought here."""
+        self._dropped += lines
+
+
+def need_no_conn(calls: Iterable[Asking]) -> None:
+    """Refuse calls that are to be part of a transaction: they are part of the end of a job."""
+    if any(call.conn is not None for call in calls):
+        why = "The end of a job cannot be part of a transaction of your own"
+        raise BadOption(f"{why}: bind the call without conn", option="conn")
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -147,11 +195,13 @@ class Context:
         if self.heard.is_cancelled:
             raise Cancelled
 
+    def now(self) -> int:
+        """The time of the store, in microseconds."""
+        return self._engine.store.now()
+
     def log(self, text: str, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
-        line = self.heard.kept(text, limits.LINE_CHARS_MAX)
-        word = self.heard.kept(level, _LEVEL_MAX)
-        self.heard.lines.append(Line(self._engine.store.now(), line, word))
+        self.heard.say(text, level, self.now())
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""
@@ -159,7 +209,7 @@ class Context:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
         line = self.heard.kept(text, limits.LINE_CHARS_MAX)
-        self.heard.note = Note(self._engine.store.now(), self.attempt, int(percent), line)
+        self.heard.noted(Note(self.now(), self.attempt, int(percent), line))
 
     def enqueue(self, *calls: Asking) -> None:
         """Enqueue these calls, made with `bind`, in the commit that completes this job.
@@ -168,10 +218,8 @@ class Context:
         call with a unique or an idempotency key is refused, because another job that has it would
         be in the way of the end itself.
         """
+        need_no_conn(calls)
         for call in calls:
-            if call.conn is not None:
-                why = "The end of a job cannot be part of a transaction of your own"
-                raise BadOption(f"{why}: bind the call without conn", option="conn")
             self._need_fit(call.ask(self._engine.store.now()))
         limits.need_followers(len(self.heard.calls) + len(calls))
         self.heard.calls.extend(calls)
@@ -203,6 +251,10 @@ class Context:
         except BadValue as bad:
             raise BadResult(f"The checkpoint cannot be kept: {bad}", why=bad.why) from None
         limits.need_result("checkpoint", text)
+        await self.keep(text)
+
+    async def keep(self, text: str) -> None:
+        """The same for one that is written already; in the loop of the bridge."""
         job = self._stored.job
         command = j.Checkpoint(lease=job.lease, digest=digest_of(text))
         change = Change(key_of(job), command, self._by, beside=Beside(checkpoint=text))
@@ -221,15 +273,18 @@ class Context:
 
     async def _endings(self, step: str | None = None) -> list[Ending]:
         """How each job of an earlier step ended, those without a result too."""
+        return [self._ending(one) for one in await self.found(step)]
+
+    async def found(self, step: str | None) -> list[Result]:
+        """The same as it is stored; in the loop of the bridge."""
         flows, job = self._engine.workflows, self._stored.job
         before = await flows.before(job)
         if step is not None and step not in before.all:
             why = f"No step {step!r} comes before this one: {', '.join(before.all) or 'none does'}"
             raise BadOption(why, option="step", value=step)
-        found: list[Ending] = []
+        found: list[Result] = []
         for name in before.near if step is None else (step,):
-            some = await flows.results_of((job.tenant, job.workflow or ""), name)
-            found += [self._ending(one) for one in some]
+            found += await flows.results_of((job.tenant, job.workflow or ""), name)
         return found
 
     save, asave = blocking(_save), awaiting(_save)

@@ -19,7 +19,7 @@ from detent.runtime.encoding import BadValue, digest_of, encode, mended
 from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze
 from detent.stores.api import Failure, Stored, key_of
 
-__all__ = ["FAILED", "Raised", "ending"]
+__all__ = ["FAILED", "Raised", "Told", "Written", "ending", "told_of", "type_of"]
 
 FAILED = "handler_error"
 """The code of a failure that brings none of its own."""
@@ -39,12 +39,55 @@ class Raised(msgspec.Struct, frozen=True):
         return isinstance(self.error, Exception) and not isinstance(self.error, StopIteration)
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What a handler returned, as the JSON that it was written as elsewhere."""
+
+    text: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a handler raised, as far as it can be told in words: across processes nothing else goes.
+
+    `names` are its class and those it is derived from, the nearest first. `after_us` is how long it
+    wants to wait for its next attempt, if it said so.
+    """
+
+    code: str
+    names: tuple[str, ...]
+    message: str
+    backtrace: str
+    retryable: bool | None = None
+    after_us: int | None = None
+
+
+def told_of(error: BaseException, heard: Heard) -> Told:
+    """The same error in words, masked."""
+    # What we refuse ourselves (arguments, results, limits) is refused next time too.
+    is_refused = isinstance(error, DetentError) and not error.retryable
+    return Told(
+        _code_of(error),
+        tuple(type_of(kind) for kind in type(error).__mro__),
+        _message(error, heard),
+        _backtrace(error, heard),
+        False if is_refused else None,
+        error.after_us if isinstance(error, Retry) else None,
+    )
+
+
+def _code_of(error: BaseException) -> str:
+    if isinstance(error, Discard):
+        return _DISCARD
+    return error.code if isinstance(error, DetentError) else FAILED
+
+
 def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
     """The report of a run that returned this, or raised it."""
+    if isinstance(returned, Told):
+        return _failed(stored, returned, by, heard, now)
     if isinstance(returned, Raised):
         return _raised(stored, returned.error, by, heard, now)
     try:
-        text = encode(returned).decode()
+        text = returned.text if isinstance(returned, Written) else encode(returned).decode()
         limits.need_result("result", text)
     except BadValue as bad:
         return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, heard, now)
@@ -52,9 +95,7 @@ def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Cha
         return _raised(stored, error, by, heard, now)
     job = stored.job
     done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(
-        key_of(job), done, by, beside=Beside(text, lines=tuple(heard.lines)), known=stored
-    )
+    return Change(key_of(job), done, by, beside=Beside(text, lines=heard.rest(now)), known=stored)
 
 
 def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
@@ -66,41 +107,31 @@ def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int
         case Cancelled():
             command = j.ConfirmCancel(lease=lease)
         case _:
-            return _failed(stored, error, by, heard, now)
-    return Change(key, command, by, reason, Beside(lines=tuple(heard.lines)), known=stored)
+            return _failed(stored, told_of(error, heard), by, heard, now)
+    return Change(key, command, by, reason, Beside(lines=heard.rest(now)), known=stored)
 
 
-def _failed(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
-    info = _info(stored, error)
+def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Change:
     failure = Failure(
-        stored.job.attempt,
-        now,
-        info.code,
-        _message(error, heard),
-        type_of(type(error)),
-        backtrace=_backtrace(error, heard),
+        stored.job.attempt, now, told.code, told.message, told.names[0], backtrace=told.backtrace
     )
     return Change(
         key_of(stored.job),
-        j.Fail(lease=stored.job.lease, code=info.code, digest=digest_of(failure.message)),
+        j.Fail(lease=stored.job.lease, code=told.code, digest=digest_of(told.message)),
         by,
-        beside=Beside(failure=failure, lines=tuple(heard.lines)),
-        error=info,
+        beside=Beside(failure=failure, lines=heard.rest(now)),
+        error=_info(stored, told),
         known=stored,
-        delay_us=error.after_us if isinstance(error, Retry) else None,
+        delay_us=told.after_us,
     )
 
 
-def _info(stored: Stored, error: BaseException) -> ErrorInfo:
+def _info(stored: Stored, told: Told) -> ErrorInfo:
     """What the policy looks at. A listed class covers what is derived from it."""
-    if isinstance(error, Discard):
+    if told.code == _DISCARD:
         return ErrorInfo(_DISCARD)
-    names = [type_of(kind) for kind in type(error).__mro__]
-    listed = [name for name in names if name in stored.body.retry.non_retryable]
-    code = error.code if isinstance(error, DetentError) else FAILED
-    # What we refuse ourselves (arguments, results, limits) is refused next time too.
-    is_ours = isinstance(error, DetentError) and not error.retryable
-    return ErrorInfo(code, (listed or names)[0], retryable=False if is_ours else None)
+    listed = [name for name in told.names if name in stored.body.retry.non_retryable]
+    return ErrorInfo(told.code, (listed or told.names)[0], retryable=told.retryable)
 
 
 def type_of(kind: type[BaseException]) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from detent.errors import BadArguments, BadResult, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.encoding import BadValue, Reader, encode
+from detent.runtime.executors.means import Means
 
 __all__ = ["Signature"]
 
@@ -32,19 +33,33 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True):
     kwargs: dict[str, msgspec.Raw] = {}
 
 
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    kwargs: dict[str, msgspec.Raw]
+    args: tuple[()] = ()
+
+
+_NAMED = msgspec.json.Decoder(_Named)
 _PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
 
 
 class Signature:
     """The signature of one handler; `name` is its job's, for errors.
 
-    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked.
+    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked;
+    `means` is what it says about where it runs.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], secret: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        secret: Sequence[str] = (),
+        means: Means | None = None,
+    ) -> None:
         self.name = name
         self.function = function
         self.secret = tuple(secret)
+        self.means = means or Means()
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             why = "a generator does not run when it is called; return a list instead of yielding"
             raise BadSignature(f"{name} cannot be a job: {why}", job=name)
@@ -92,6 +107,29 @@ class Signature:
         bound = self._bound(found.args, found.kwargs)
         self._each(bound.arguments, self._read)
         return bound
+
+    def call(self, payload: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The same as arguments to call it with. Where all are named, there is nothing to bind."""
+        readers, needed = self._named
+        if readers:
+            try:
+                found = _NAMED.decode(payload)
+                if needed <= found.kwargs.keys() <= readers.keys():
+                    named = found.kwargs.items()
+                    return (), {name: readers[name].read(value) for name, value in named}
+            except (msgspec.DecodeError, RecursionError, BadValue):
+                # What is wrong with them is said below.
+                pass
+        bound = self.arguments(payload)
+        return bound.args, bound.kwargs
+
+    @cached_property
+    def _named(self) -> tuple[dict[str, Reader], set[str]]:
+        """How to read parameters, and which must be there; none, if not all can be named."""
+        parameters = self._signature.parameters.values()
+        if any(one.kind in (_P.POSITIONAL_ONLY, *_MANY) for one in parameters):
+            return {}, set()
+        return self._readers, {one.name for one in parameters if one.default is _P.empty}
 
     def result(self, text: str | None) -> Any:
         """What the handler returned, as the type it promised."""

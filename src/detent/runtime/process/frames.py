@@ -19,15 +19,15 @@ FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _LENGTH: Final = struct.Struct(">I")
 
 
-def frame(message: Message) -> bytes:
+def frame(message: Message, limit: int = FRAME_BYTES_MAX) -> bytes:
     """The bytes of one message."""
     body = json.dumps(message, separators=(",", ":")).encode()
-    if len(body) > FRAME_BYTES_MAX:
+    if len(body) > limit:
         raise ChannelBroken(
-            f"A message of {len(body)} bytes is longer than a channel takes ({FRAME_BYTES_MAX});"
+            f"A message of {len(body)} bytes is longer than a channel takes ({limit});"
             " send less at once",
             size=len(body),
-            limit=FRAME_BYTES_MAX,
+            limit=limit,
         )
     return _LENGTH.pack(len(body)) + body
 

@@ -1,0 +1,1 @@
+"""Executors: where a handler runs, and how it can be stopped there."""

@@ -1,0 +1,1 @@
+"""Pool processes: what is said between a worker and one of them, and what happens inside one."""

@@ -1,0 +1,1 @@
+"""One supervisor process and the workers below it: what `detent worker` and `detent up` run."""

@@ -1,0 +1,227 @@
+"""A worker process: `python -m detent.app.fleet.child`, started by a fleet only.
+
+It joins its channel before anything else, so that it dies with its supervisor and its stacks can be
+asked for; then it imports the program. It claims nothing before the supervisor says that the store
+knows it, and ends under that name once and for all: the next process has another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from detent.app.detent import Detent
+from detent.app.fleet.orders import Told
+from detent.app.loading import load
+from detent.app.working import executors_of, runner_of
+from detent.errors import AppError, DetentError, InstanceLost, StoreError
+from detent.runtime.executors.capture import Capture
+from detent.runtime.process.frames import Message
+from detent.runtime.process.inside import Inside
+from detent.runtime.supervisor.body import PERMANENT
+from detent.runtime.worker.worker import Worker
+
+__all__ = ["TOLD", "main"]
+
+_log = logging.getLogger("detent.worker")
+TOLD: Final = "DETENT_WORKER"
+INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"
+SUSPENDED: Final = "LIFECYCLE_SUSPENDED"
+_LOST: Final = 75
+"""The exit code of a worker that must make room for another one under another name."""
+_STATUS_S: Final = 1.0
+_SHARE: Final = 0.75
+"""So much of its grace a worker uses; the rest is for giving jobs back and for going."""
+_OPEN_RETRY_S: Final = 1.0
+_TOLD_S: Final = 0.2
+_GRACE_S: Final = 10.0
+
+
+class Child:
+    """One worker, and the conversation of its process with the supervisor."""
+
+    def __init__(self, app: Detent, told: Told, inside: Inside, instance: str) -> None:
+        self._app = app
+        self._told = told
+        self._inside = inside
+        self._instance = instance
+        self._known = asyncio.Event()
+        self._worker: Worker | None = None
+        self._ending: asyncio.Task[Any] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.exit_code = 0
+
+    async def run(self) -> None:
+        """Work until told to stop."""
+        loop = asyncio.get_running_loop()
+        self._inside.hear(
+            {
+                "known": lambda _: self._known.set(),
+                "stop": lambda message: self._stop(float(message["grace_s"])),
+                "hasten": lambda message: self._begin(self._hasten(float(message["grace_s"]))),
+                "suspend": lambda message: self._begin(self._suspend(message)),
+                "resume": lambda message: self._begin(self._resume(message)),
+                "lapse": lambda _: self._begin(self._lapse()),
+                "cancel": self._cancel,
+            },
+            loop,
+        )
+        loop.add_signal_handler(signal.SIGTERM, loop.call_later, _TOLD_S, self._terminated)
+        executors = executors_of(self._told.settings, self._told.reference)
+        try:
+            with Capture():
+                await self._work(await self._made(executors))
+        finally:
+            for executor in executors.values():
+                await executor.close()
+
+    async def _made(self, executors: Any) -> Worker:
+        """The worker, once the store can be reached and knows us."""
+        app = self._app
+        while True:
+            try:
+                engine = await app.bridge.reach(app.engine())
+                await app.schedules.aput()
+                break
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                _log.warning("the store cannot be reached yet: %s", error)
+                await asyncio.sleep(_OPEN_RETRY_S)
+        await self._known.wait()
+        runner = runner_of(app, engine, self._instance, executors)
+        self._worker = Worker(runner, self._told.settings)
+        return self._worker
+
+    async def _work(self, worker: Worker) -> None:
+        running = asyncio.create_task(worker.run())
+        beside = [asyncio.create_task(self._tell_status(worker))]
+        if self._app.listening:
+            # What listens is the user's code too, and has no place in the supervisor.
+            beside.append(asyncio.create_task(self._app.alisten()))
+        if os.environ.get(SUSPENDED) == "1":
+            await worker.suspend()
+        self._inside.tell({"kind": "ready"})
+        try:
+            await running
+            if self._ending is not None:
+                await self._ending
+        except InstanceLost as error:
+            _log.warning("%s", error)
+            self.exit_code = _LOST
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    async def _tell_status(self, worker: Worker) -> None:
+        while True:
+            status = worker.status()
+            jobs = [(one.id, one.type, one.since, one.step) for one in status.running[:100]]
+            told = {"kind": "status", "done": status.done, "failed": status.failed}
+            counts = {"running": len(status.running), "slots": status.slots}
+            self._inside.tell({**told, **counts, "state": status.state, "jobs": jobs})
+            await asyncio.sleep(_STATUS_S)
+
+    # --- what it is told ------------------------------------------------------------------------
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _terminated(self) -> None:
+        """A signal. The supervisor says on the channel how long there is; others say nothing."""
+        if self._ending is None:
+            self._stop(_GRACE_S)
+
+    def _stop(self, grace_s: float) -> None:
+        if self._ending is not None:
+            self._begin(self._hasten(grace_s))
+            return
+        self._ending = self._begin(self._leave(grace_s))
+
+    async def _leave(self, grace_s: float) -> None:
+        if self._worker is None:
+            # It has not begun, so there is nothing to finish.
+            self._quit(0)
+            return
+        left = await self._worker.stop(grace_s * _SHARE)
+        if left:
+            _log.warning("%d handlers could not be stopped and end with this process", len(left))
+            self._quit(self.exit_code)
+
+    async def _hasten(self, grace_s: float) -> None:
+        if self._worker is not None:
+            await self._worker.hasten(grace_s * _SHARE)
+
+    async def _suspend(self, message: Message) -> None:
+        if self._worker is not None:
+            await self._worker.suspend()
+        self._inside.tell({"kind": "quiet", "nonce": message.get("nonce")})
+
+    async def _resume(self, message: Message) -> None:
+        if self._worker is not None:
+            await self._worker.resume()
+        self._inside.tell({"kind": "awake", "nonce": message.get("nonce")})
+
+    async def _lapse(self) -> None:
+        """Nobody may run a job whose lease cannot be renewed: stop them all, then go."""
+        if self._worker is not None:
+            await self._worker.lapse()
+        self._quit(_LOST)
+
+    def _cancel(self, message: Message) -> None:
+        if self._worker is not None:
+            self._worker.cancel(str(message["job"]))
+
+    def _quit(self, code: int) -> None:
+        """End now, whatever threads still do."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> int:
+    """Join, import, work."""
+    inside = Inside.join()
+    text = os.environ.pop(TOLD, None)
+    instance = os.environ.get(INSTANCE)
+    if inside is None or text is None or instance is None:
+        sys.stderr.write("This is started by `detent worker`, not by hand.\n")
+        return 2
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    told = msgspec.json.decode(text, type=Told)
+    try:
+        app = load(told.reference)
+    except AppError as error:
+        sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
+        return PERMANENT
+    app.move_to(told.url)
+    child: Child | None = None
+
+    async def serve() -> None:
+        nonlocal child
+        child = Child(app, told, inside, instance)
+        await child.run()
+
+    try:
+        asyncio.run(serve())
+    except DetentError as error:
+        sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
+        return 1
+    app.close()
+    inside.leave()
+    return 0 if child is None else child.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

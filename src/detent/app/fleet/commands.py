@@ -1,0 +1,90 @@
+"""What operators tell a fleet, heard in its store and carried out on its tree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from detent.engine.directives import Directive, Verb
+from detent.engine.engine import Engine
+from detent.errors import DetentError, StoreError
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.runtime.bridge import Bridge
+from detent.runtime.supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from detent.app.fleet.fleet import Fleet
+
+__all__ = ["Commands"]
+
+_log = logging.getLogger("detent.fleet")
+_LOOK_S: Final = 0.5
+_SUSPEND_S: Final = 30.0
+
+
+class Commands:
+    """Listens for one fleet."""
+
+    def __init__(self, fleet: Fleet, engine: Engine, bridge: Bridge) -> None:
+        self._fleet = fleet
+        self._directives = engine.directives
+        self._bridge = bridge
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Look, carry out, answer; until called off. One that takes long holds up no other."""
+        try:
+            while True:
+                await self._look()
+                await asyncio.sleep(_LOOK_S)
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+
+    async def _look(self) -> None:
+        try:
+            told = await self._bridge.reach(self._directives.waiting(self._fleet.id))
+        except StoreError as error:
+            _log.debug("nobody can be heard now: %s", error)
+            return
+        for wish in told:
+            if wish.id not in self._under_way:
+                task = asyncio.create_task(self._carry_out(wish))
+                self._under_way[wish.id] = task
+                task.add_done_callback(lambda _, id=wish.id: self._under_way.pop(id))
+
+    async def _carry_out(self, wish: Directive) -> None:
+        _log.info("%s %s, says %s: %s", wish.verb, wish.slot or "all", wish.by, wish.reason or "-")
+        error = None
+        try:
+            await self._done(wish)
+        except DetentError as fault:
+            error = f"{fault.message} [{fault.code}]"
+        try:
+            await self._bridge.reach(self._directives.answer(wish, error))
+        except StoreError as fault:
+            _log.warning("the answer to %s could not be given: %s", wish.verb, fault)
+
+    async def _done(self, wish: Directive) -> None:
+        if wish.verb is Verb.RELOAD:
+            await self._fleet.reload()
+            return
+        supervisor, by = self._fleet.supervisor, By(Actor.USER, wish.by)
+        names = [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
+        await asyncio.gather(*(_ACTS[wish.verb](supervisor, name, wish, by) for name in names))
+
+
+_Act = Callable[[Supervisor, str, Directive, By], Awaitable[None]]
+_ACTS: dict[Verb, _Act] = {
+    Verb.SUSPEND: lambda tree, name, wish, by: tree.suspend(
+        name, _SUSPEND_S if wish.grace_s is None else wish.grace_s, by=by
+    ),
+    Verb.RESUME: lambda tree, name, _, by: tree.resume(name, by=by),
+    Verb.STOP: lambda tree, name, wish, by: tree.stop_slot(name, wish.grace_s, by=by),
+    Verb.START: lambda tree, name, *_: tree.start_slot(name),
+    Verb.RESTART: lambda tree, name, wish, _: tree.restart(name, wish.grace_s),
+    Verb.KILL: lambda tree, name, _, by: tree.kill(name, by=by),
+}

@@ -1,0 +1,201 @@
+"""A fleet: one supervised tree of worker processes, with upkeep and everything that speaks for it.
+
+The supervisor runs no handler. It keeps its workers alive in the store with one beat for all, so a
+handler that holds the interpreter of its own process silences nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from detent.app.detent import Detent
+from detent.app.fleet.commands import Commands
+from detent.app.fleet.members import Members
+from detent.app.fleet.orders import Orders
+from detent.app.fleet.shipping import Shipping
+from detent.engine.engine import Engine
+from detent.errors import DetentError, JournalLocked
+from detent.runtime.beating import Beating, Hearing
+from detent.runtime.process.remains import Remnants
+from detent.runtime.supervisor.core import Plan
+from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.journal import Journal
+from detent.runtime.supervisor.snapshot import Snapshot
+from detent.runtime.supervisor.spec import Probe, Spec
+from detent.runtime.supervisor.supervisor import Supervisor
+from detent.runtime.supervisor.tree import Tree
+
+__all__ = ["Fleet"]
+
+_log = logging.getLogger("detent.fleet")
+_LAST_WORDS_S: Final = 3.0
+_SPARE_S: Final = 5.0
+"""Beyond the grace of a worker, for its dump, its end and what is written of it."""
+NAMES_MAX: Final = 100
+
+
+class Fleet:
+    """Entered, its workers are up; left, they are down and everything is told."""
+
+    def __init__(self, app: Detent, orders: Orders) -> None:
+        self.app = app
+        self.orders = orders
+        self.id = str(uuid4())
+        self.members = Members(orders, self.id, tuple(app.handlers))
+        self._revision = 0
+        self._beside: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        app = self.app
+        engine = await app.bridge.reach(app.engine())
+        self.journal = _journal(self.orders)
+        try:
+            self.supervisor = self._supervisor(engine)
+            await self._begin(engine)
+            await self.supervisor.start()
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await self.stop()
+        await self._end()
+
+    async def stop(self, budget_s: float | None = None) -> None:
+        """Stop all workers, each within its grace, or all within the budget."""
+        await self.supervisor.stop(budget_s)
+
+    async def force(self) -> None:
+        """Kill all workers now."""
+        await self.supervisor.stop(0)
+
+    async def reload(self) -> None:
+        """Replace every worker by one that has read the program anew, one by one.
+
+        One that cannot be started leaves the old one as it is, and the error says why.
+        """
+        self._revision += 1
+        for spec in self._workers():
+            await self.supervisor.replace(spec)
+
+    def snapshot(self) -> Snapshot:
+        """The whole tree at this moment."""
+        return self.supervisor.snapshot(self.journal.directory.name)
+
+    # --- how it is made -------------------------------------------------------------------------
+
+    def _supervisor(self, engine: Engine) -> Supervisor:
+        tree = Tree(self.journal, name=f"fleet {self.id}")
+        specs = [*self._keepers(engine), *self._workers()]
+        plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
+        return Supervisor(tree, specs, plan, remains=Remnants())
+
+    def _workers(self) -> list[Spec]:
+        orders, logs = self.orders, self.logs
+        revision = f"{orders.told} {self._revision}"
+        return [
+            Spec(
+                name=f"worker-{number}",
+                make=self.members.make(logs, f"worker-{number}", {}),
+                stop_grace_s=orders.grace_s,
+                probe=Probe(),
+                recycle=orders.recycle,
+                revision=revision,
+            )
+            for number in range(1, orders.workers + 1)
+        ]
+
+    def _keepers(self, engine: Engine) -> list[Spec]:
+        """What a fleet does beside running jobs, each in a slot of its own."""
+        app = self.app
+        work: dict[str, Callable[[], Any]] = {
+            "commands": lambda: Commands(self, engine, app.bridge).run()
+        }
+        if self.orders.upkeep:
+            work["upkeep"] = app.aupkeep
+        return [
+            Spec(
+                name=name,
+                make=_function(what),
+                kind="function",
+                role="keeper",
+                needs_ready_signal=False,
+            )
+            for name, what in work.items()
+        ]
+
+    @property
+    def logs(self) -> Path:
+        """Where the output of workers is kept."""
+        return self.journal.directory / "logs"
+
+    # --- beside the tree --------------------------------------------------------------------------
+
+    async def _begin(self, engine: Engine) -> None:
+        loop, bridge = asyncio.get_running_loop(), self.app.bridge
+
+        def hear(what: Callable[[Sequence[str]], None]) -> Callable[[Sequence[str]], None]:
+            return lambda instances: _across(loop, what, tuple(instances))
+
+        hearing = Hearing(lapsed=hear(self.members.lapse), lost=hear(self.members.lapse))
+        beating = await bridge.reach(_made(lambda: Beating(engine.store, hearing)))
+        self.members.join(beating, bridge)
+        self.shipping = Shipping(self.supervisor, engine, bridge)
+        self._beside = [
+            asyncio.create_task(bridge.reach(beating.run()), name="beating"),
+            asyncio.create_task(self.shipping.run(), name="shipping"),
+        ]
+
+    async def _end(self) -> None:
+        try:
+            if self._beside:
+                await asyncio.wait_for(self.shipping.ship(), _LAST_WORDS_S)
+        except (DetentError, TimeoutError) as error:
+            _log.warning("the last of the journal is shipped next time: %s", error)
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        self.journal.close()
+
+
+def _journal(orders: Orders) -> Journal:
+    """The first of its name that nobody uses: several fleets may share a folder."""
+    for number in range(1, NAMES_MAX + 1):
+        name = orders.name if number == 1 else f"{orders.name}-{number}"
+        try:
+            return Journal(orders.folder / name)
+        except JournalLocked:
+            if number == NAMES_MAX:
+                raise
+    raise AssertionError("there is at least one name")
+
+
+def _function(what: Callable[[], Any]) -> Callable[[], FunctionBody]:
+    async def run(_: Work) -> None:
+        await what()
+
+    return lambda: FunctionBody(run)
+
+
+def _across(
+    loop: asyncio.AbstractEventLoop, what: Callable[[tuple[str, ...]], None], ids: tuple[str, ...]
+) -> None:
+    loop.call_soon_threadsafe(what, ids)
+
+
+async def _made(make: Callable[[], Beating]) -> Beating:
+    return make()

@@ -1,0 +1,146 @@
+"""The workers of a fleet as processes: each is made known to the store, and buried at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from detent.app.fleet.child import TOLD
+from detent.app.fleet.orders import Orders, Told
+from detent.engine.processes import here, process_of
+from detent.lifecycle.worker import Exit, derive_final_status
+from detent.runtime.beating import Beating
+from detent.runtime.bridge import Bridge
+from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.frames import Message
+from detent.runtime.process.rotation import Files
+from detent.runtime.supervisor.body import Born, Handover
+from detent.stores.api import Who, WorkerRow
+
+__all__ = ["Member", "Members"]
+
+_log = logging.getLogger("detent.fleet")
+
+
+class Member(ProcessBody):
+    """One worker process. What it last said of itself is in `status`."""
+
+    def __init__(self, members: Members, program: Program, files: Files) -> None:
+        super().__init__(program, files=files, on_message=self._hear)
+        self.status: Message = {}
+        self._members = members
+        self._burying: asyncio.Task[None] | None = None
+
+    async def spawn(self, handover: Handover) -> Born:
+        """Start it, have the store know it, and only then let it claim."""
+        born = await super().spawn(handover)
+        self._burying = asyncio.create_task(self._members.follow(self, handover, born))
+        return born
+
+    def _hear(self, message: Message) -> None:
+        if message["kind"] == "status":
+            self.status = message
+
+
+class Members:
+    """Makes the workers of one fleet, and speaks for them to the store.
+
+    Everything that asks the store crosses the bridge; everything about processes stays here.
+    """
+
+    def __init__(self, orders: Orders, supervisor: str, types: Sequence[str]) -> None:
+        self._orders = orders
+        self._supervisor = supervisor
+        self._types = tuple(types)
+        self._alive: dict[str, Member] = {}
+        self._beating: Beating | None = None
+        self._bridge: Bridge | None = None
+
+    def join(self, beating: Beating, bridge: Bridge) -> None:
+        """From now on the store can be spoken to."""
+        self._beating, self._bridge = beating, bridge
+
+    def make(self, logs: Path, slot: str, environment: Mapping[str, str]) -> Callable[[], Member]:
+        """What builds a fresh body for every instance of that slot."""
+        told = msgspec.json.encode(self._orders.told).decode()
+        program = Program(
+            command=(sys.executable, "-m", "detent.app.fleet.child"),
+            environment={**environment, TOLD: told},
+            min_uptime_s=None,
+        )
+        files = Files(logs, slot)
+        return lambda: Member(self, program, files)
+
+    async def follow(self, member: Member, handover: Handover, born: Born) -> None:
+        """Keep it known from its first moment to its last."""
+        instance = handover.instance
+        self._alive[instance] = member
+        row = WorkerRow(instance, 0, who=self._who(handover, born), state="running")
+        knowing = asyncio.ensure_future(self._reach(self._add(row)))
+        ending = asyncio.ensure_future(member.ended())
+        try:
+            await asyncio.wait([knowing, ending], return_when=asyncio.FIRST_COMPLETED)
+            if knowing.done():
+                knowing.result()
+                member.tell({"kind": "known"})
+            seen = await ending
+            knowing.cancel()
+            await self._reach(self._bury(instance, seen))
+        except Exception:
+            _log.exception("worker %s cannot be kept known", instance)
+        finally:
+            self._alive.pop(instance, None)
+
+    def statuses(self) -> dict[str, Message]:
+        """What each worker last said of itself, by its instance."""
+        return {instance: member.status for instance, member in self._alive.items()}
+
+    # --- what the beats tell us; called in the loop of the processes ------------------------------
+
+    def lapse(self, instances: Sequence[str]) -> None:
+        """Their leases cannot be renewed: whatever they run must stop now."""
+        for instance in instances:
+            if (member := self._alive.get(instance)) is not None:
+                _log.warning("worker %s could not be renewed; its jobs are stopped", instance)
+                member.tell({"kind": "lapse"})
+
+    # --- in the loop of the store -----------------------------------------------------------------
+
+    async def _add(self, row: WorkerRow) -> None:
+        beating = self._beats()
+        beating.add(row)
+        await beating.registered(row.id)
+
+    async def _bury(self, instance: str, seen: Exit) -> None:
+        _, cause = derive_final_status(seen, stop_requested=False, killed=seen.is_forced)
+        await self._beats().gone(instance, cause, seen.exit_code)
+
+    def _beats(self) -> Beating:
+        if self._beating is None:
+            raise RuntimeError("the fleet has not begun")
+        return self._beating
+
+    async def _reach(self, work: Any) -> None:
+        if self._bridge is None:
+            raise RuntimeError("the fleet has not begun")
+        await self._bridge.reach(work)
+
+    def _who(self, handover: Handover, born: Born) -> Who:
+        settings = self._orders.told.settings
+        return Who(
+            supervisor=self._supervisor,
+            process=process_of(born.pid),
+            keeper=here(),
+            started_at=0,
+            slot=handover.slot,
+            slots=settings.slots,
+            queues=settings.queues,
+            types=settings.types or self._types,
+            tenants=settings.tenants,
+        )

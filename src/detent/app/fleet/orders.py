@@ -1,0 +1,65 @@
+"""What a fleet is told when it starts, and what it tells each of its workers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from detent.errors import BadOption
+from detent.runtime.supervisor.spec import Recycle
+from detent.runtime.worker.settings import Settings
+
+__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told"]
+
+STATE_DIR: Final = "DETENT_STATE_DIR"
+WORKERS_MAX: Final = 256
+GRACE_S: Final = 30.0
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker process is told: which program, which store, and what to work on.
+
+    Without `url` the program itself knows its store.
+    """
+
+    reference: str
+    url: str | None = None
+    settings: Settings = Settings()
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of a fleet.
+
+    `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
+    `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines.
+    """
+
+    told: Told
+    workers: int = 1
+    name: str = "workers"
+    state_dir: Path | None = None
+    grace_s: float = GRACE_S
+    recycle: Recycle | None = None
+    upkeep: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= WORKERS_MAX:
+            why = f"workers is how many worker processes there are: from 1 to {WORKERS_MAX}"
+            raise BadOption(why, option="workers", value=self.workers)
+
+    @property
+    def folder(self) -> Path:
+        """Where fleets of this folder keep their journals and logs."""
+        return self.state_dir or Path(os.environ.get(STATE_DIR) or ".detent")
+
+    def shown(self) -> dict[str, Any]:
+        """The same for people."""
+        return {
+            "program": self.told.reference,
+            "workers": self.workers,
+            "queues": ", ".join(self.told.settings.queues),
+            "slots": self.told.settings.slots,
+        }

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from detent.engine.engine import Engine
+from detent.engine.processes import here
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
@@ -18,7 +19,7 @@ from detent.runtime.context import Context
 from detent.runtime.middleware import Arounds
 from detent.runtime.running import Moment, Runner
 from detent.runtime.signature import Signature
-from detent.stores.api import Stored, Want, WorkerRow
+from detent.stores.api import Death, Stored, Want, Who, WorkerRow
 
 __all__ = ["Drain"]
 
@@ -42,6 +43,15 @@ class Drain:
         self._handlers = handlers
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
+        process, now = here(), engine.store.now()
+        self._who = Who(
+            supervisor=self.worker,
+            process=process,
+            keeper=process,
+            started_at=now,
+            embedded=True,
+            types=tuple(handlers),
+        )
         self._runner = Runner(engine, bridge, handlers, self._by, at)
         self._runner.around = around or Arounds()
         self.retry_at: int | None = None
@@ -58,6 +68,7 @@ class Drain:
         finally:
             beating.cancel()
             await asyncio.wait([beating])
+        await self._bridge.reach(self._leave())
         return ran
 
     async def _next(self) -> Stored | None:
@@ -92,7 +103,13 @@ class Drain:
 
     async def _beat(self) -> None:
         now = self._engine.store.now()
-        await self._engine.store.beat([WorkerRow(self.worker, now + HEARTBEAT_LEASE_US)], now=now)
+        row = WorkerRow(self.worker, now + HEARTBEAT_LEASE_US, who=self._who, state="running")
+        await self._engine.store.beat([row], now=now)
+
+    async def _leave(self) -> None:
+        """It holds nothing any more, and nobody needs to wait until its time is over."""
+        death = Death(self.worker, supervisor=self.worker, cause="natural", exit_code=0)
+        await self._engine.store.bury([death], now=self._engine.store.now())
 
     async def _keep_beating(self) -> None:
         while True:

@@ -33,12 +33,14 @@ class Process(msgspec.Struct, frozen=True):
 class Who(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is fixed about an instance when it registers.
 
-    `supervisor` is who beats for it: of an embedded instance, itself. `queues`, `types` and
+    `supervisor` is who beats for it, and `keeper` its process; of an embedded instance that is the
+    process it runs in. While the keeper lives, it alone tells of the end. `queues`, `types` and
     `tenants` are those it takes; `None` means any, and `queues` of `None` that it did not say.
     """
 
     supervisor: str = ""
     process: Process | None = None
+    keeper: Process | None = None
     started_at: int = 0
     embedded: bool = False
     slot: str = ""

@@ -67,6 +67,11 @@ class TheBeatIsNotDated(Workforce):
         return replace(super()._renewed(known, row, now), beat_at=known.beat_at or now)
 
 
+class LateBeatsTakeBack(Workforce):
+    def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        return super()._renewed(replace(known, beat_at=0), row, now)
+
+
 class TheForgottenMayComeBack(Workforce):
     def _beat(self, row: WorkerRow, now: int) -> bool:
         return super()._beat(replace(row, renews=False), now)

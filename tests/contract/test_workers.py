@@ -53,6 +53,24 @@ async def test_renewing_touches_the_beat_alone(world: World) -> None:
     assert list(await world.store.workers()) == [expected]
 
 
+async def test_a_beat_that_comes_late_takes_nothing_back(world: World) -> None:
+    await registered(world, "w1")
+    late = row(world, state="late")
+    world.clock.move(5 * SECOND)
+    await registered(world, "w1")
+    [before] = await world.store.workers()
+    assert await world.store.beat([late], now=world.now - 1) == [True]
+    assert list(await world.store.workers()) == [before]
+
+
+async def test_a_clock_that_was_set_back_is_gone_by(world: World) -> None:
+    await registered(world, "w1")
+    world.clock.move(-120 * SECOND)
+    await registered(world, "w1")
+    [found] = await world.store.workers()
+    assert (found.beat_at, found.alive_until) == (world.now, world.now + 15 * SECOND)
+
+
 async def test_the_last_word_of_one_beat_counts(world: World) -> None:
     first, last = row(world, state="a"), row(world, state="b", who=None)
     assert await world.store.beat([first, last], now=world.now) == [True, True]

@@ -7,6 +7,7 @@ beat. What happened to an instance is a history like any other, of kind `worker`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,7 +15,25 @@ from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Instance
 
-__all__ = ["Death", "Life", "Process", "Who", "WorkerRow", "is_believed", "need_legal", "newest"]
+__all__ = [
+    "LATE_US",
+    "Death",
+    "Life",
+    "Process",
+    "Who",
+    "WorkerRow",
+    "is_believed",
+    "need_legal",
+    "newest",
+]
+
+
+LATE_US: Final = 60_000_000
+"""A beat that is older than the last one changes nothing; one older than that is a clock set back.
+
+Calls that nobody waits for any more may be carried out late, and must not take back what a later
+one has proven.
+"""
 
 
 class Process(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from detent.lifecycle import job as j
 from detent.stores.api import Death, Key, Life, WorkerRow
 from detent.stores.memory.tables import Tables
-from detent.stores.workers import is_believed, newest
+from detent.stores.workers import LATE_US, is_believed, newest
 
 __all__ = ["Workforce"]
 
@@ -35,6 +35,8 @@ class Workforce:
         return not known.lost
 
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        if 0 < known.beat_at - now <= LATE_US:
+            return known
         return replace(known, alive_until=row.alive_until, state=row.state, beat_at=now)
 
     def declare_lost(self, workers: Sequence[str], now: int) -> list[bool]:

@@ -11,7 +11,7 @@ from detent.stores.postgres import arrays
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.worker_rows import beat_row, death_text, instance_of, life_row, worker_of
-from detent.stores.workers import is_believed, newest
+from detent.stores.workers import LATE_US, is_believed, newest
 
 __all__ = [
     "beat",
@@ -33,7 +33,7 @@ _LIFE = ("tenants", "ids", "slots", "versions", "states", "ended", "records", "f
 async def beat(connection: Connection, workers: Sequence[WorkerRow], now: int) -> list[bool]:
     """Renew all that are not gone."""
     told = columns(_BEAT, map(beat_row, newest(workers).values()))
-    alive = {name for (name,) in await connection.fetch("beat", **told, now=now)}
+    alive = {name for (name,) in await connection.fetch("beat", **told, now=now, late=LATE_US)}
     return [worker.id in alive for worker in workers]
 
 

@@ -13,7 +13,7 @@ from detent.stores.legal import is_storable
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.worker_rows import beat_row, death_text, instance_of, life_row, worker_of
-from detent.stores.workers import is_believed, newest
+from detent.stores.workers import LATE_US, is_believed, newest
 
 __all__ = [
     "beat",
@@ -35,7 +35,9 @@ _encode = msgspec.json.Encoder().encode
 def beat(tx: Transaction, workers: Sequence[WorkerRow], now: int) -> list[bool]:
     """Renew all that are not gone, in one statement."""
     told = [beat_row(row) for row in newest(workers).values()]
-    alive = {name for (name,) in tx.execute("beat", _encode(told).decode(), now).fetchall()}
+    alive = {
+        name for (name,) in tx.execute("beat", _encode(told).decode(), now, LATE_US).fetchall()
+    }
     return [row.id in alive for row in workers]
 
 

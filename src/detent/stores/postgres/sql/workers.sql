@@ -11,8 +11,12 @@ FROM unnest(
 ) AS told (id, until, state, who, renews)
 WHERE NOT told.renews OR EXISTS (SELECT FROM detent.workers AS known WHERE known.id = told.id)
 ORDER BY told.id
-ON CONFLICT (id) DO UPDATE SET
-    alive_until = excluded.alive_until, state = excluded.state, beat_at = excluded.beat_at
+ON CONFLICT (id) DO UPDATE SET (alive_until, state, beat_at) = (
+    SELECT excluded.alive_until, excluded.state, excluded.beat_at
+    WHERE NOT (w.beat_at - excluded.beat_at BETWEEN 1 AND $late::bigint)
+    UNION ALL
+    SELECT w.alive_until, w.state, w.beat_at LIMIT 1
+)
 WHERE w.lost = 0
 RETURNING id
 

@@ -4,8 +4,12 @@ SELECT json_extract(told.value, '$[0]'), json_extract(told.value, '$[1]'), 0, js
 FROM json_each(?1) AS told
 WHERE NOT (json_extract(told.value, '$[4]'))
     OR EXISTS (SELECT 1 FROM detent_workers WHERE id = json_extract(told.value, '$[0]'))
-ON CONFLICT (id) DO UPDATE SET
-    alive_until = excluded.alive_until, state = excluded.state, beat_at = excluded.beat_at
+ON CONFLICT (id) DO UPDATE SET (alive_until, state, beat_at) = (
+    SELECT excluded.alive_until, excluded.state, excluded.beat_at
+    WHERE NOT (detent_workers.beat_at - excluded.beat_at BETWEEN 1 AND ?3)
+    UNION ALL
+    SELECT detent_workers.alive_until, detent_workers.state, detent_workers.beat_at LIMIT 1
+)
 WHERE lost = 0
 RETURNING id
 

@@ -146,8 +146,6 @@ class Drain:
         moments = [at for at in (self.retry_at, claimed.retry_at) if at is not None]
         self.retry_at = min(moments, default=None)
         return claimed.jobs[0] if claimed.jobs else None
-<<<<<<< HEAD
-=======
 
     async def _beat(self) -> None:
         now = self._engine.store.now()
@@ -163,4 +161,3 @@ class Drain:
         while True:
             await asyncio.sleep(BEAT_S)
             await self._beat()
->>>>>>> 8ec183b09824940323814eca87b83e37d1a9dd81

@@ -18,7 +18,7 @@ from typing import (
 
 from detent.app.asking import Call
 from detent.app.handle import Handle
-from detent.app.options import CallOptions, JobOptions, UsingOptions, need_known
+from detent.app.options import DECLARED, CallOptions, JobOptions, UsingOptions, means_of, need_known
 from detent.errors import BadOption
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
@@ -68,9 +68,9 @@ class Job(Generic[P, R, Q, T]):
 
         With `conn`, a connection of yours, they are enqueued in its transaction.
         """
-        if "secret" in options:
-            why = "secret is declared with the job, for all of its calls: @app.job(secret=...)"
-            raise BadOption(f"{self.name}: {why}", option="secret")
+        for option in options.keys() & DECLARED:
+            why = f"{option} is declared with the job, for all of its calls: @app.job({option}=...)"
+            raise BadOption(f"{self.name}: {why}", option=option)
         need_known(options, UsingOptions)
         conn = options.pop("conn", self.conn)
         merged = cast("CallOptions", {**self.options, **options})
@@ -130,7 +130,8 @@ class Declare:
         if function is None:
             return Declare(self._app, merged)
         name = merged.pop("name", "") or function.__name__
-        signature = Signature(name, function, merged.pop("secret", ()))
+        secret, means = merged.pop("secret", ()), means_of(name, function, merged)
+        signature = Signature(name, function, secret, means)
         job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
         self._app.add(job)
         return job

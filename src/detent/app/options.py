@@ -6,7 +6,8 @@ they become what the engine goes by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
@@ -16,13 +17,15 @@ import msgspec
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
-from detent.lifecycle.profile import Deadlines
+from detent.lifecycle.profile import CANCEL_GRACE_US, Deadlines
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
+from detent.runtime.executors.means import Kind, Means
 from detent.runtime.outcomes import Span, us_of
 from detent.stores import limits as store_limits
 
 __all__ = [
+    "DECLARED",
     "Backoff",
     "CallOptions",
     "JobOptions",
@@ -31,6 +34,7 @@ __all__ = [
     "UsingOptions",
     "deadlines_of",
     "instant_of",
+    "means_of",
     "need_known",
     "retry_of",
     "start_of",
@@ -38,6 +42,8 @@ __all__ = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MEMORY_BYTES_MIN = 16 * 1024 * 1024
+"""Less than this is not enough for Python to say that it was not enough."""
 _LIVE = tuple(state for state in JobState if state not in ENDED)
 
 
@@ -122,14 +128,25 @@ class CallOptions(TypedDict, total=False):
 
 
 class JobOptions(CallOptions, total=False):
-    """The same, the name of the type if it is not that of the function, and what is secret.
+    """The same, and what is said about all jobs of a type.
 
-    `secret` are arguments (`"token"`) or parts of them (`"card.number"`) that are locked before
-    they are stored and shown to nobody but the function.
+    `name` is that of the type, if it is not that of the function. `secret` are arguments
+    (`"token"`) or parts of them (`"card.number"`) that are locked before they are stored and shown
+    to nobody but the function. `executor` is where it runs, if not where its kind of function
+    usually does. `memory` is how many bytes a run may add to its process, which it then has.
+    `grace` is how long a run that should stop has until it is interrupted, and from there until it
+    is killed.
     """
 
     name: str
     secret: Sequence[str]
+    executor: Literal["async", "thread", "process"]
+    memory: int
+    grace: Span
+
+
+DECLARED = JobOptions.__annotations__.keys() - CallOptions.__annotations__.keys()
+"""What is said about a type, and not about one of its calls."""
 
 
 class UsingOptions(CallOptions, total=False):
@@ -145,6 +162,43 @@ def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]}?" if near else f" There are {', '.join(sorted(known))}."
         raise BadOption(f"No option is called {name!r}.{hint}", option=name)
+
+
+def means_of(name: str, function: Callable[..., Any], options: JobOptions) -> Means:
+    """Where its jobs run; taken out of the options, and refused if it cannot be."""
+    executor, memory = options.pop("executor", None), options.pop("memory", None)
+    grace = options.pop("grace", None)
+    grace_us = None if grace is None else us_of(grace)
+    _need_executor(name, executor, inspect.iscoroutinefunction(function))
+    if memory is not None:
+        _need_memory(name, memory, executor)
+    if grace_us is not None and not 0 <= grace_us <= CANCEL_GRACE_US:
+        most = f"{CANCEL_GRACE_US // 1_000_000} seconds, after which nobody waits for its answer"
+        why = f"grace is from 0 to {most}"
+        raise BadOption(f"{name}: {why}", option="grace", value=str(grace))
+    return Means(None if executor is None else Kind(executor), memory, grace_us)
+
+
+def _need_executor(name: str, executor: str | None, is_async: bool) -> None:
+    if executor is not None and executor not in tuple(Kind):
+        why = f"executor is one of {', '.join(Kind)}, not {executor!r}"
+    elif executor == Kind.ASYNC and not is_async:
+        why = "a plain function would hold up the loop: write async def, or leave executor out"
+    elif executor == Kind.THREAD and is_async:
+        why = "a coroutine runs in a loop, not in a thread: leave executor out, or say process"
+    else:
+        return
+    raise BadOption(f"{name}: {why}", option="executor", value=executor)
+
+
+def _need_memory(name: str, memory: Any, executor: str | None) -> None:
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory < MEMORY_BYTES_MIN:
+        why = f"memory is a number of bytes, {MEMORY_BYTES_MIN} at least"
+    elif executor not in (None, Kind.PROCESS):
+        why = "memory can be limited only for a process: leave executor out, or say process"
+    else:
+        return
+    raise BadOption(f"{name}: {why}", option="memory", value=str(memory))
 
 
 def instant_of(option: str, at: datetime) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ FAILED = "handler_error"
 _DISCARD = "DISCARD"
 _BACKTRACE_CHARS_MAX = 65_536
 _MESSAGE_CHARS_MAX = 4_096
+_OURS = ("detent.runtime.", "asyncio.")
 
 
 class Raised(msgspec.Struct, frozen=True):
@@ -149,7 +151,16 @@ def _message(error: BaseException, heard: Heard) -> str:
         return f"(no message: {type(fault).__name__})"
 
 
+def _users_own(found: TracebackType | None) -> TracebackType | None:
+    """Without what led from us to the handler: nobody looks for their fault in there."""
+    own = found
+    while own is not None and own.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        own = own.tb_next
+    return own or found
+
+
 def _backtrace(error: BaseException, heard: Heard) -> str:
     """The end of it, where the fault is; masked while it is whole."""
-    told = heard.mask("".join(traceback.format_exception(error)))
+    frames = _users_own(error.__traceback__)
+    told = heard.mask("".join(traceback.format_exception(type(error), error, frames)))
     return mended(told[-_BACKTRACE_CHARS_MAX:], _BACKTRACE_CHARS_MAX)

@@ -23,7 +23,7 @@ from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.running import Runner
 from detent.runtime.worker.settings import Settings
 from detent.runtime.worker.worker import Worker
-from detent.stores.api import Stored, WorkerRow
+from detent.stores.api import Stored, Want, WorkerRow
 
 DEADLINE_S = 20.0
 
@@ -71,6 +71,18 @@ class Place:
         engine = await self.engine()
         await self.app.bridge.reach(_buried(engine, instance))
 
+    async def upkeep(self) -> None:
+        """Let time do its part, once."""
+        engine = await self.engine()
+        await self.app.bridge.reach(engine.upkeep.turn())
+
+    async def lose(self, instance: str) -> None:
+        """A worker claims a job and is gone."""
+        engine = await self.engine()
+        await self.app.bridge.reach(_claimed(engine, instance))
+        await self.bury(instance)
+        await self.upkeep()
+
     async def enqueue(self, type_: str, **asked: Any) -> Handle[Any]:
         """A job of another profile than our own."""
         engine = await self.engine()
@@ -102,6 +114,18 @@ async def _buried(engine: Engine, instance: str) -> None:
     now = engine.store.now()
     await engine.store.beat([WorkerRow(instance, now)], now=now)
     await engine.store.declare_lost([instance], now=now)
+
+
+async def _claimed(engine: Engine, instance: str) -> None:
+    await _alive(engine, instance)
+    want = Want(
+        command_id=f"want-{instance}",
+        by=By(Actor.WORKER, instance),
+        holder=instance,
+        leases=(f"lease-{instance}",),
+        queues=("default",),
+    )
+    assert len((await engine.claim(want)).jobs) == 1
 
 
 async def _got(engine: Engine, handle: Handle[Any]) -> Any:

@@ -140,16 +140,24 @@ async def test_a_rate_is_waited_for(here: Place) -> None:
 
 
 async def test_a_worker_that_was_declared_lost_goes(app: Detent, place: Place) -> None:
+    stopped = asyncio.Event()
+
     @app.job
     async def work() -> None:
-        pass
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
 
+    await work.aenqueue()
     async with place.worker("w3") as worker:
-        await until(lambda: worker.status().step_at)
+        await until(lambda: worker.status().running)
         await place.bury("w3")
         handle = await work.aenqueue()
         with pytest.raises(InstanceLost):
             await asyncio.wait_for(place.running["w3"], 10)
+        # What it ran is given to others, so it must not go on.
+        assert stopped.is_set()
         assert (await handle.astatus()).state == "available"
 
 

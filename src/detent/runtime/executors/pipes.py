@@ -79,6 +79,7 @@ class Voice:
     def hear(self, data: bytes) -> None:
         """Some of it has come."""
         if self.ctx is not None and self.ctx.heard.is_full:
+            self._lines.end()
             self.ctx.heard.drop(data.count(b"\n"))
             return
         text = self._decoder.decode(data)

@@ -106,6 +106,10 @@ class Worker:
         ]
         try:
             await self._desk.run(put)
+        except Exception:
+            # It cannot go on, so nobody would look after what it runs.
+            await self._leaving.lapse()
+            raise
         finally:
             for task in beside:
                 task.cancel()

@@ -8,6 +8,7 @@ import inspect
 import os
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -70,11 +71,10 @@ class Serving:
         opened = Opened(begin.stored.body.payload, tuple(begin.secrets))
         ctx.heard.mask = Mask(opened.values)
         run = Run(begin.stored, ctx, handlers[kind], opened, around)
-        self._wire.halted = lambda: setattr(ctx.heard, "is_cancelled", True)
+        self._wire.on_halt(partial(setattr, ctx.heard, "is_cancelled", True))
         self._interruption.install()
         with captured(ctx):
             end = self._ended(run, begin.memory_bytes)
-        self._wire.halted = lambda: None
         self._outlet.restore()
         if not self._wire.is_ours:
             # A copy that the handler forked has come back from it: it has nothing to say.

@@ -41,11 +41,13 @@ Asked = Future[list[Result]]
 
 
 class Wire:
-    """Says words, hears orders. `halted` is called when the run should stop."""
+    """Says words, hears orders."""
 
     def __init__(self, end: socket.socket, interruption: Interruption) -> None:
-        self.halted: Callable[[], None] = lambda: None
         self._end = end
+        self._halting = threading.Lock()
+        self._is_halted = False
+        self._halted: Callable[[], None] = _leave_it
         self._interruption = interruption
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[Begin | None] = SimpleQueue()
@@ -68,6 +70,13 @@ class Wire:
         """The jobs as they come, until there are no more."""
         while (begin := self._jobs.get()) is not None:
             yield begin
+
+    def on_halt(self, halted: Callable[[], None]) -> None:
+        """Call this when the run should stop; it may have been said before the run had begun."""
+        with self._halting:
+            self._halted = halted
+            if self._is_halted:
+                halted()
 
     def say(self, word: Word) -> None:
         """Send it whole, whatever interrupts us; copies of this process say nothing."""
@@ -104,11 +113,15 @@ class Wire:
     def _hear(self, order: Order) -> None:
         match order:
             case Begin():
+                self._is_halted = False
+                self._halted = _leave_it
                 self._jobs.put(order)
             case Leave():
                 self._jobs.put(None)
             case Halt():
-                self.halted()
+                with self._halting:
+                    self._is_halted = True
+                    self._halted()
             case Found():
                 self._asked[order.call][1].append(order.result)
             case Answer():
@@ -122,6 +135,10 @@ class Wire:
         """After a fork: the channel belongs to the original."""
         self._is_ours = False
         self._end.close()
+
+
+def _leave_it() -> None:
+    """There is no run that could stop."""
 
 
 def _end_group() -> None:

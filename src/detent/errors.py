@@ -54,7 +54,9 @@
     │   ├── SlotExists         a slot of that name is there already
     │   ├── StartFailed        a worker that could not be started
     │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
-    │   └── UnknownSlot        no slot of that name
+    │   ├── UnknownSlot        no slot of that name
+    │   ├── UnknownWorker      no worker of that name, or none that is known any more
+    │   └── WorkerSilent       a worker's supervisor did not do what it was told, or did not answer
     ├── WebhookError           a webhook that cannot be, or that cannot be delivered to
     │   ├── AddressRefused     an address that we do not connect to (private, local, no TLS, ...)
     │   ├── BadWebhook         a webhook with an impossible address, event or secret
@@ -171,10 +173,12 @@ __all__ = [
     "UnknownSchedule",
     "UnknownSlot",
     "UnknownWebhook",
+    "UnknownWorker",
     "UnknownWorkflow",
     "Unstorable",
     "UnsupportedStore",
     "WebhookError",
+    "WorkerSilent",
     "WorkflowAborted",
     "WorkflowFailed",
     "WrongIsolation",
@@ -522,6 +526,19 @@ class UnknownSlot(SupervisorError):
     """There is no slot of that name."""
 
     code = "unknown_slot"
+
+
+class UnknownWorker(SupervisorError):
+    """No worker instance is called so."""
+
+    code = "unknown_worker"
+
+
+class WorkerSilent(SupervisorError):
+    """The supervisor of a worker did not carry out what it was told, or did not answer."""
+
+    code = "worker_silent"
+    retryable = True
 
 
 class WebhookError(DetentError):

@@ -51,6 +51,16 @@ class Connection:
         self._identity = (os.getpid(), Identity(self.now))
         self._secrets: Secrets | None = None
 
+    def move_to(self, url: str) -> None:
+        """Another address, for what is opened from now on."""
+        self._url = url
+        self._secrets = None
+
+    @property
+    def url(self) -> str:
+        """The address of the store."""
+        return url_of(self._url)
+
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
         if self._opening is None or not self._is_good(self._opening):

@@ -81,6 +81,11 @@ class Detent:
         """The functions by the type of job that they run."""
         return {name: job.signature for name, job in self.jobs.items()}
 
+    def move_to(self, url: str | None) -> None:
+        """Use another store than the program names; nothing may have been opened yet."""
+        if url is not None:
+            self.connection.move_to(url)
+
     async def engine(self) -> Engine:
         """The engine; ask for it, and use it, in the loop of the bridge."""
         return await self.connection.engine()

@@ -43,6 +43,9 @@ class Listening:
         self._listeners: dict[str, Listener] = {}
         self._home: asyncio.AbstractEventLoop | None = None
 
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
     def add(self, listener: Listener) -> None:
         """Register it; its name is what its cursor is kept under."""
         machine = MACHINES.get(listener.kind)

@@ -35,7 +35,14 @@ from detent.stores.api import Fair, Store, Who, WorkerRow
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = ["Working", "WorkingOptions", "work", "work_until_told"]
+__all__ = [
+    "Working",
+    "WorkingOptions",
+    "executors_of",
+    "runner_of",
+    "work",
+    "work_until_told",
+]
 
 _log = logging.getLogger(__name__)
 GRACE_S = 30.0
@@ -79,7 +86,7 @@ class Working:
 
     async def __aenter__(self) -> Self:
         app = self._app
-        self._executors = self._made()
+        self._executors = executors_of(self._settings, self._reference)
         self._capture = Capture().__enter__()
         self._tasks = [asyncio.create_task(self._work())]
         if self._has_upkeep:
@@ -121,16 +128,6 @@ class Working:
         if self._worker is not None:
             await self._worker.hasten(grace_s)
 
-    def _made(self) -> dict[Kind, Executor]:
-        slots = self._settings.slots
-        made: dict[Kind, Executor] = {
-            Kind.ASYNC: AsyncExecutor(),
-            Kind.THREAD: ThreadExecutor(slots),
-        }
-        if self._reference is not None:
-            made[Kind.PROCESS] = ProcessExecutor(self._reference, Pool(most=slots))
-        return made
-
     async def _work(self) -> None:
         """One instance after the other: one that is declared lost is followed by a new one."""
         while True:
@@ -144,9 +141,7 @@ class Working:
         app, reach = self._app, self._app.bridge.reach
         engine = await reach(app.engine())
         instance = f"embedded-{engine.identity.id()}"
-        by = By(Actor.WORKER, instance)
-        runner = Runner(engine, app.bridge, app.handlers, by, self._executors)
-        runner.around = app.runs
+        runner = runner_of(app, engine, instance, self._executors)
         pulse = Pulse(engine.store, self._row(engine, instance))
         await reach(pulse.begin())
         try:
@@ -181,6 +176,27 @@ class Working:
             tenants=settings.tenants,
         )
         return WorkerRow(instance, 0, who=who, state="running")
+
+
+def executors_of(settings: Settings, reference: str | None) -> dict[Kind, Executor]:
+    """What runs the handlers; those in processes need to know where the program is."""
+    made: dict[Kind, Executor] = {
+        Kind.ASYNC: AsyncExecutor(),
+        Kind.THREAD: ThreadExecutor(settings.slots),
+    }
+    if reference is not None:
+        made[Kind.PROCESS] = ProcessExecutor(reference, Pool(most=settings.slots))
+    return made
+
+
+def runner_of(
+    app: Detent, engine: Engine, instance: str, executors: dict[Kind, Executor]
+) -> Runner:
+    """What runs the jobs of the app, in the name of that instance."""
+    by = By(Actor.WORKER, instance)
+    runner = Runner(engine, app.bridge, app.handlers, by, executors)
+    runner.around = app.runs
+    return runner
 
 
 class Pulse:

@@ -16,9 +16,11 @@ from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
 from detent.cli.prune import prune
 from detent.cli.queues import QUEUES
+from detent.cli.running import up, worker
 from detent.cli.schedules import SCHEDULES
 from detent.cli.steering import ACTING
 from detent.cli.verify import verify
+from detent.cli.workers import WORKERS
 from detent.cli.workflow import WORKFLOWS
 
 __all__ = ["application_of", "main"]
@@ -29,6 +31,7 @@ _GROUPS: dict[str, tuple[str, _Commands]] = {
     "queues": ("Look at queues, pause and limit them.", QUEUES),
     "schedules": ("Jobs that the clock makes.", SCHEDULES),
     "workflow": ("Look at workflows and steer them.", WORKFLOWS),
+    "workers": ("Look at workers and steer them.", WORKERS),
     "config": ("What is set, and who says so.", CONFIG),
 }
 
@@ -46,7 +49,7 @@ def application_of(*, pretty: bool) -> typer.Typer:
     """All commands, with help pages for a person or for a pipe."""
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (lifecycle, migrate, verify, prune):
+    for command in (up, worker, lifecycle, migrate, verify, prune):
         application.command()(command)
     for name, (meaning, commands) in _GROUPS.items():
         group = _group(meaning, pretty)

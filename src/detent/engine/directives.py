@@ -7,7 +7,6 @@ the same record; whoever asked reads it there and takes the record away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -112,5 +111,3 @@ class Directives:
 
 def _read(record: Record) -> Directive:
     return msgspec.json.decode(record.data or "", type=Directive)
-
-

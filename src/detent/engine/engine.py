@@ -10,6 +10,7 @@ from types import TracebackType
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
+from detent.engine.directives import Directives
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
@@ -65,6 +66,7 @@ class Engine:
             store, self._commands, self._enqueueing, self._apart, self.identity
         )
         self.bulk = Bulk(store, self.operators)
+        self.directives = Directives(store, self.identity)
         self.subscribers = Subscribers(store, self._apart, self.identity)
         self.webhooks = Webhooks(
             store, self._apart, self.identity, self.secrets, poster or Poster()

@@ -65,10 +65,10 @@ class Child:
             {
                 "known": lambda _: self._known.set(),
                 "stop": lambda message: self._stop(float(message["grace_s"])),
-                "hasten": lambda message: self._begin(self._hasten(float(message["grace_s"]))),
-                "suspend": lambda message: self._begin(self._suspend(message)),
-                "resume": lambda message: self._begin(self._resume(message)),
-                "lapse": lambda _: self._begin(self._lapse()),
+                "hasten": lambda message: self._do(self._hasten(float(message["grace_s"]))),
+                "suspend": lambda message: self._do(self._suspend(message)),
+                "resume": lambda message: self._do(self._resume(message)),
+                "lapse": lambda _: self._do(self._lapse()),
                 "cancel": self._cancel,
             },
             loop,
@@ -132,6 +132,9 @@ class Child:
 
     # --- what it is told ------------------------------------------------------------------------
 
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        self._begin(work)
+
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -145,7 +148,7 @@ class Child:
 
     def _stop(self, grace_s: float) -> None:
         if self._ending is not None:
-            self._begin(self._hasten(grace_s))
+            self._do(self._hasten(grace_s))
             return
         self._ending = self._begin(self._leave(grace_s))
 

@@ -52,9 +52,13 @@ class Commands:
             return
         for wish in told:
             if wish.id not in self._under_way:
-                task = asyncio.create_task(self._carry_out(wish))
-                self._under_way[wish.id] = task
-                task.add_done_callback(lambda _, id=wish.id: self._under_way.pop(id))
+                self._under_way[wish.id] = asyncio.create_task(self._carry_out(wish))
+        waiting = {wish.id for wish in told}
+        self._under_way = {
+            name: task
+            for name, task in self._under_way.items()
+            if name in waiting or not task.done()
+        }
 
     async def _carry_out(self, wish: Directive) -> None:
         _log.info("%s %s, says %s: %s", wish.verb, wish.slot or "all", wish.by, wish.reason or "-")
@@ -73,7 +77,9 @@ class Commands:
             await self._fleet.reload()
             return
         supervisor, by = self._fleet.supervisor, By(Actor.USER, wish.by)
-        names = [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
+        names = (
+            [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
+        )
         await asyncio.gather(*(_ACTS[wish.verb](supervisor, name, wish, by) for name in names))
 
 

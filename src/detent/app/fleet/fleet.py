@@ -14,8 +14,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from msgspec.structs import replace
-
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.members import Members

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from detent.app.fleet.child import TOLD
-from detent.app.fleet.orders import Orders, Told
+from detent.app.fleet.orders import Orders
 from detent.engine.processes import here, process_of
 from detent.lifecycle.worker import Exit, derive_final_status
 from detent.runtime.beating import Beating

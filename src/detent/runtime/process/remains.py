@@ -27,5 +27,6 @@ class Remnants:
 
     async def force(self, born: Born) -> None:
         """Kill all of its session, again and again until nothing is left of it."""
-        while kill_session(born.pid, born.process_at) or self.is_alive(born):
+        while kill_session(born.pid, born.process_at) or self.is_alive(born):  # noqa: ASYNC110
+            # Nobody tells of the end of a process that is not our child.
             await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,82 @@
+"""Development: workers are started anew when a file of the program changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from detent.errors import DetentError
+
+if TYPE_CHECKING:
+    from detent.app.fleet.fleet import Fleet
+
+__all__ = ["Reloading"]
+
+_log = logging.getLogger("detent.fleet")
+_LOOK_S: Final = 0.5
+_SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))
+_FILES_MAX: Final = 10_000
+
+
+class Reloading:
+    """While it is entered, the Python files below the working directory are watched."""
+
+    def __init__(self, fleet: Fleet, *, is_on: bool, folder: Path | None = None) -> None:
+        self._fleet = fleet
+        self._is_on = is_on
+        self._folder = folder or Path.cwd()
+        self._task: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> Reloading:
+        if self._is_on:
+            self._task = asyncio.create_task(self._watch())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        known = await asyncio.to_thread(self._seen)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            seen = await asyncio.to_thread(self._seen)
+            if seen != known:
+                known = seen
+                await self._reload()
+
+    async def _reload(self) -> None:
+        try:
+            await self._fleet.reload()
+            _log.warning("the program has changed; all workers run the new one")
+        except DetentError as error:
+            _log.error("the workers stay as they were: %s", error)
+
+    def _seen(self) -> dict[Path, int]:
+        """When each file was last changed."""
+        seen: dict[Path, int] = {}
+        for path in _files(self._folder):
+            try:
+                seen[path] = path.stat().st_mtime_ns
+            except OSError:
+                continue
+            if len(seen) >= _FILES_MAX:
+                break
+        return seen
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in _SKIPPED:
+            continue
+        if entry.is_dir() and not (entry / "pyvenv.cfg").exists():
+            yield from _files(entry)
+        elif entry.suffix == ".py":
+            yield entry

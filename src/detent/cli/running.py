@@ -1,0 +1,190 @@
+"""`detent worker` and `detent up`: a supervised tree of workers, until somebody ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from detent.app.detent import Detent
+from detent.app.fleet.fleet import Fleet
+from detent.app.fleet.orders import STATE_DIR, Orders, Told
+from detent.app.fleet.reloading import Reloading
+from detent.app.loading import load
+from detent.cli.bundles import Bundle, expanded
+from detent.cli.fleetview import FleetView
+from detent.cli.output import stdout_is_terminal
+from detent.cli.places import STORE_NAMES, errors_end_the_command
+from detent.cli.spans import span_option, span_us
+from detent.runtime.supervisor.signals import Signals
+from detent.runtime.supervisor.spec import Recycle
+from detent.runtime.worker.settings import Settings
+from detent.stores.api import Fair
+
+__all__ = ["up", "worker"]
+
+_MB = 1_048_576
+_US = 1_000_000
+Program = Annotated[
+    str,
+    typer.Argument(metavar="PROGRAM", help="Where the app is: app.py, app.py:name or module:name."),
+]
+
+
+@dataclass(frozen=True)
+class Crew(Bundle):
+    """How many workers there are, and what they work on."""
+
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", metavar="N", help="How many worker processes.")
+    ] = 1
+    slots: Annotated[
+        int, typer.Option(metavar="N", help="How many jobs one worker runs at once.")
+    ] = Settings().slots
+    sync_slots: Annotated[
+        int, typer.Option(metavar="N", help="How many of them in threads and processes.")
+    ] = Settings().sync_slots
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--queue", "-q", metavar="NAME", help="A queue to serve; the first goes first."
+        ),
+    ] = None
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option("--tenant", metavar="NAME", help="Whose jobs; served in turn."),
+    ] = None
+    fair: Annotated[
+        Literal["queues", "keys"] | None, typer.Option(help="Serve queues or keys in turn.")
+    ] = None
+    grace: Annotated[
+        str, span_option(meaning="How long jobs may take to finish when it is stopped.")
+    ] = "30s"
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            envvar=STORE_NAMES[0],
+            help="Another store than the program names.",
+        ),
+    ] = None
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--state-dir",
+            metavar="DIR",
+            envvar=STATE_DIR,
+            help="Where the supervisor keeps its journal and the logs of workers (.detent).",
+        ),
+    ] = None
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Tells fleets apart that share a state folder.")
+    ] = "workers"
+    upkeep: Annotated[
+        bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
+    ] = True
+
+    def orders(self, program: str, life: Life) -> Orders:
+        """The same as the fleet takes it."""
+        settings = Settings(
+            queues=tuple(self.queue or ("default",)),
+            slots=self.slots,
+            sync_slots=min(self.sync_slots, self.slots),
+            tenants=tuple(self.tenant or ("",)),
+            fair=None if self.fair is None else Fair(self.fair),
+        )
+        return Orders(
+            told=Told(reference=program, url=self.store, settings=settings),
+            workers=self.workers,
+            name=self.name,
+            state_dir=self.state_dir,
+            grace_s=span_us(self.grace) / _US,
+            recycle=life.recycle,
+            upkeep=self.upkeep,
+        )
+
+
+@dataclass(frozen=True)
+class Life(Bundle):
+    """When a worker that does nothing wrong is replaced by a fresh one."""
+
+    max_jobs: Annotated[
+        int | None, typer.Option(metavar="N", help="Replace a worker after so many jobs.")
+    ] = None
+    max_age: Annotated[str | None, span_option(meaning="Replace a worker at that age.")] = None
+    max_memory: Annotated[
+        int | None, typer.Option(metavar="MB", help="Replace a worker that uses more memory.")
+    ] = None
+
+    @property
+    def recycle(self) -> Recycle | None:
+        """The rule, if there is one."""
+        if self.max_jobs is None and self.max_age is None and self.max_memory is None:
+            return None
+        return Recycle(
+            soft_rss_bytes=None if self.max_memory is None else self.max_memory * _MB,
+            hard_rss_bytes=None if self.max_memory is None else self.max_memory * _MB * 2,
+            age_s=None if self.max_age is None else span_us(self.max_age) / _US,
+            done=self.max_jobs,
+        )
+
+
+@expanded
+def worker(program: Program, crew: Crew, life: Life) -> None:
+    """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
+    _run(program, crew.orders(program, life), view=False)
+
+
+@expanded
+def up(
+    program: Program,
+    crew: Crew,
+    life: Life,
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
+    ] = False,
+) -> None:
+    """Run everything that a program needs, in one supervised tree, with a live table."""
+    _run(program, crew.orders(program, life), view=True, reload=reload)
+
+
+def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> None:
+    with errors_end_the_command():
+        app = load(program)
+        app.move_to(orders.told.url)
+        is_shown = view and stdout_is_terminal()
+        logging.basicConfig(
+            level=logging.WARNING if is_shown else logging.INFO,
+            format="%(asctime)s %(levelname)s %(message)s",
+            stream=sys.stderr,
+        )
+        asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
+        app.close()
+
+
+async def serve(
+    app: Detent,
+    orders: Orders,
+    show: Callable[[Fleet], AbstractContextManager[object]] | None = None,
+    *,
+    reload: bool = False,
+) -> None:
+    """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
+    fleet = Fleet(app, orders)
+    with Signals(force=fleet.force, reload=fleet.reload) as signals:
+        async with fleet:
+            logging.getLogger("detent.fleet").info(
+                "%d workers run the jobs of %s", orders.workers, orders.told.reference
+            )
+            with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
+                await signals.cancelled.wait()
+                await signals.shut_down(fleet.stop())

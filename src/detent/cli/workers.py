@@ -1,0 +1,265 @@
+"""`detent workers list|tree|history|suspend|resume|stop|start|restart|kill|logs`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from detent.app.fleet.orders import STATE_DIR
+from detent.cli.bundles import expanded
+from detent.cli.output import say
+from detent.cli.places import Author, Place, asked
+from detent.cli.showing import answer, at, cell, state_cell, table
+from detent.cli.spans import span_option, span_us
+from detent.engine.directives import Directive, Verb
+from detent.engine.engine import Engine
+from detent.engine.workers import Listed
+from detent.errors import UnknownWorker, WorkerSilent
+from detent.lifecycle import WORKER
+from detent.lifecycle.event import Event
+from detent.runtime.process.rotation import Files
+
+__all__ = ["WORKERS"]
+
+_ID_SHOWN = 13
+_WAIT_S = 60.0
+Which = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKER", help="An instance by the beginning of its id, or a slot such as worker-1."
+    ),
+]
+WhichOrAll = Annotated[
+    str | None, typer.Argument(metavar="WORKER", help="An instance or a slot; all if left out.")
+]
+Wait = Annotated[str, span_option("--wait", meaning="How long to wait for the answer.")]
+Gone = Annotated[bool, typer.Option("--gone", help="Those that have ended instead.")]
+
+
+@expanded
+def list_(place: Place, gone: Gone = False) -> None:
+    """List worker instances: where they run, in which state, since when, last heard of when."""
+
+    async def work(engine: Engine) -> list[Listed]:
+        return await engine.workers.listed(gone=gone)
+
+    found = asked(place, work)
+    head = ("instance", "slot", "host", "pid", "state", "since", "last beat", "queues")
+    answer(
+        place,
+        {"workers": [_data(one) for one in found]},
+        table(head, map(_row, found), "There are no workers."),
+    )
+
+
+@expanded
+def tree(place: Place) -> None:
+    """Draw the workers below the supervisors that keep them."""
+
+    async def work(engine: Engine) -> list[Listed]:
+        return await engine.workers.listed()
+
+    found = asked(place, work)
+    by_keeper: defaultdict[tuple[str, str], list[Listed]] = defaultdict(list)
+    for one in found:
+        by_keeper[_host(one), _supervisor(one)].append(one)
+    drawn = Tree(f"{len(found)} workers")
+    for (host, keeper), some in sorted(by_keeper.items()):
+        branch = drawn.add(cell(f"{host or 'unknown host'}: supervisor {keeper[:_ID_SHOWN]}"))
+        for one in some:
+            branch.add(cell(f"{_slot(one)} ").append(_state(one)).append(f" {one.id}"))
+    answer(place, {"workers": [_data(one) for one in found]}, drawn)
+
+
+@expanded
+def history(place: Place, which: Which) -> None:
+    """Tell the life of one instance, move by move."""
+
+    async def work(engine: Engine) -> Sequence[Event]:
+        [one] = await _meant(engine, which, gone=True)
+        return await engine.workers.history(one.id)
+
+    events = asked(place, work)
+    head = ("at", "event", "to", "by", "cause", "reason")
+    rows = [
+        (
+            *map(cell, (at(one.at), one.name)),
+            state_cell(one.target, WORKER) if one.target else cell(""),
+            *map(cell, (f"{one.actor} {one.actor_id}", one.cause, one.reason)),
+        )
+        for one in events
+    ]
+    answer(place, {"events": events}, table(head, rows, "Nothing is known of it."))
+
+
+def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
+    """A command that tells the supervisor of a worker something, and waits for its answer."""
+
+    @expanded
+    def command(
+        place: Place,
+        author: Author,
+        which: WhichOrAll = None,
+        grace: Annotated[
+            str | None, span_option(meaning="How long it may take the worker.")
+        ] = None,
+        wait: Wait = f"{_WAIT_S:g}s",
+    ) -> None:
+        async def work(engine: Engine) -> list[dict[str, Any]]:
+            grace_s = None if grace is None else span_us(grace) / 1_000_000
+            within_s = span_us(wait) / 1_000_000
+            meant = await _meant(engine, which)
+            return [
+                await _told(engine, one, author, (verb, grace_s, within_s))
+                for one in _once_per_slot(meant)
+            ]
+
+        told = asked(place, work)
+        answer(place, {"told": told}, cell("\n".join(f"{one['slot']}: {verb}" for one in told)))
+
+    command.__doc__ = meaning
+    return command
+
+
+async def _told(
+    engine: Engine, one: Listed, author: Author, what: tuple[Verb, float | None, float]
+) -> dict[str, Any]:
+    verb, grace_s, within_s = what
+    wish = Directive(
+        id="",
+        supervisor=_supervisor(one),
+        verb=verb,
+        slot=_slot(one),
+        grace_s=grace_s,
+        reason=author.reason,
+    )
+    said = await engine.directives.ask(wish, author.by, within_s)
+    if said is None:
+        raise WorkerSilent(
+            f"The supervisor of {_slot(one)} on {_host(one) or 'an unknown host'} has not answered"
+            f" within {within_s:g} s. What it did not hear was taken back",
+            worker=one.id,
+        )
+    if said.error is not None:
+        raise WorkerSilent(f"{_slot(one)}: {said.error}", worker=one.id)
+    return {"worker": one.id, "slot": _slot(one), "verb": verb}
+
+
+def logs(
+    which: Which,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 100,
+    state_dir: Annotated[
+        Path,
+        typer.Option("--state-dir", metavar="DIR", envvar=STATE_DIR, help="Where the logs are."),
+    ] = Path(".detent"),
+    name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "workers",
+) -> None:
+    """Show what a worker of this machine wrote, by its slot."""
+    path = Files(state_dir / name / "logs", which).path
+    try:
+        text = path.read_text("utf-8", "replace")
+    except OSError as fault:
+        typer.echo(f"Error: cannot read {path}: {fault.strerror} [os_error].", err=True)
+        raise typer.Exit(2) from None
+    say("".join(f"{line}\n" for line in text.splitlines()[-lines:]))
+
+
+_ACTS = {
+    Verb.SUSPEND: "Let a worker finish what it does and take nothing more, until it is resumed.",
+    Verb.RESUME: "Let a suspended worker go on.",
+    Verb.STOP: "Stop a worker, and keep its slot empty.",
+    Verb.START: "Fill a slot again that was stopped.",
+    Verb.RESTART: "Stop a worker and start another in its place.",
+    Verb.KILL: "End a worker and everything it has started, now.",
+}
+WORKERS: dict[str, Callable[..., None]] = {
+    "list": list_,
+    "tree": tree,
+    "history": history,
+    "logs": logs,
+    **{verb.value: _telling(verb, meaning) for verb, meaning in _ACTS.items()},
+}
+
+
+async def _meant(engine: Engine, which: str | None, *, gone: bool = False) -> list[Listed]:
+    """The instances that a name stands for: one by its id, or all in slots of that name."""
+    found = await engine.workers.listed()
+    if gone:
+        found += await engine.workers.listed(gone=True)
+    if which is None:
+        return [one for one in found if _is_kept(one)]
+    meant = [one for one in found if one.id.startswith(which) or _slot(one) == which]
+    if gone and meant:
+        meant = [max(meant, key=lambda one: one.since)]
+    if not meant:
+        raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
+    return meant
+
+
+def _is_kept(one: Listed) -> bool:
+    """Whether it is a worker process of a fleet, and not a part of the supervisor itself."""
+    return one.row is not None and one.row.who is not None and not one.row.who.embedded
+
+
+def _once_per_slot(meant: Sequence[Listed]) -> list[Listed]:
+    return list({(_supervisor(one), _slot(one)): one for one in meant}.values())
+
+
+def _who(one: Listed) -> Any:
+    return None if one.row is None else one.row.who
+
+
+def _slot(one: Listed) -> str:
+    if one.instance is not None:
+        return one.instance.slot
+    who = _who(one)
+    return "" if who is None else "embedded" if who.embedded else str(who.slot)
+
+
+def _supervisor(one: Listed) -> str:
+    return str(getattr(_who(one), "supervisor", ""))
+
+
+def _host(one: Listed) -> str:
+    who = _who(one)
+    return "" if who is None or who.process is None else str(who.process.host)
+
+
+def _state(one: Listed) -> Text:
+    try:
+        return state_cell(one.state.lower(), WORKER)
+    except KeyError:
+        return cell(one.state)
+
+
+def _row(one: Listed) -> tuple[Text, ...]:
+    who = _who(one)
+    pid = one.instance.pid if one.instance else None
+    if pid is None and who is not None and who.process is not None:
+        pid = who.process.pid
+    beat = at(one.row.beat_at) if one.row else ""
+    queues = ", ".join(who.queues or ()) if who else ""
+    return (
+        *map(cell, (one.id, _slot(one), _host(one), pid)),
+        _state(one),
+        *map(cell, (at(one.since), beat, queues)),
+    )
+
+
+def _data(one: Listed) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "slot": _slot(one),
+        "supervisor": _supervisor(one),
+        "host": _host(one),
+        "state": one.state,
+        "since": at(one.since),
+        "instance": one.instance,
+        "row": one.row,
+    }

@@ -27,8 +27,8 @@ PROBE := import sys, venv$(if $(UV),,; import ensurepip); sys.exit(sys.version_i
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## show the lifecycles of jobs, workflows, steps and workers
-	@$(BIN)/python -m detent lifecycle
+run: $(READY) ## run sample jobs under a supervisor on a throw-away store; Ctrl-C ends it
+	@$(BIN)/python -m detent demo
 
 test: $(READY) ## run all tests; ARGS="..." is handed to pytest instead
 	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 2)

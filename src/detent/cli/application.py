@@ -10,6 +10,7 @@ import typer
 
 from detent import __version__
 from detent.cli.config import CONFIG
+from detent.cli.demo import demo
 from detent.cli.jobs import READING
 from detent.cli.lifecycle import lifecycle
 from detent.cli.migrate import migrate
@@ -49,7 +50,7 @@ def application_of(*, pretty: bool) -> typer.Typer:
     """All commands, with help pages for a person or for a pipe."""
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (up, worker, lifecycle, migrate, verify, prune):
+    for command in (up, worker, demo, lifecycle, migrate, verify, prune):
         application.command()(command)
     for name, (meaning, commands) in _GROUPS.items():
         group = _group(meaning, pretty)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -35,9 +35,9 @@ _STYLES: Final = {
 class FleetView:
     """Drawn anew twice a second while it is entered."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, console: Console | None = None) -> None:
         self._fleet = fleet
-        self._live = Live(auto_refresh=False, transient=False)
+        self._live = Live(console=console, auto_refresh=False)
         self._counts: dict[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 

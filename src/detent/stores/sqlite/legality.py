@@ -7,6 +7,7 @@ for every row it checks; a chain stops at the first match.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from detent.lifecycle import JOB, MACHINES, WORKER, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
@@ -28,6 +29,7 @@ def fill(text: str) -> str:
     return text
 
 
+@cache
 def _conditions() -> dict[str, str]:
     ordered = sorted(JOB.states, key=lambda state: state.phase is not Phase.DONE)
     return {

@@ -1,0 +1,28 @@
+"""A yard per test, on both databases where that matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.yard import Yard
+from tests.postgres.server import databases
+
+
+@pytest.fixture
+def store() -> str:
+    """SQLite, unless a test says otherwise."""
+    return "sqlite"
+
+
+@pytest.fixture
+def yard(store: str, tmp_path: Path) -> Iterator[Yard]:
+    """A program, its store and its fleets."""
+    url = f"sqlite:///{tmp_path}/detent.db" if store == "sqlite" else databases().of(tmp_path)
+    yard = Yard(tmp_path, url)
+    try:
+        yield yard
+    finally:
+        yard.close()

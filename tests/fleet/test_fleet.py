@@ -1,0 +1,143 @@
+"""A supervisor and its workers, as processes: they run jobs, die, drain and are told things."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.fleet.yard import Yard, eventually
+
+BOTH = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+
+
+@pytest.mark.slow
+@BOTH
+def test_jobs_are_run_and_everything_ends_when_it_is_told_to(yard: Yard) -> None:
+    handles = [yard.enqueue("quick", number) for number in range(50)]
+    fleet = yard.start("--workers", "2")
+    assert [handle.result(timeout=30) for handle in handles] == list(range(50))
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(30) == 0, yard.log(fleet)
+    assert yard.processes() == []
+    assert yard.states(gone=True) == {"worker-1": "Stopped", "worker-2": "Stopped"}
+    assert yard.detent("verify")
+
+
+@pytest.mark.slow
+@BOTH
+def test_the_job_of_a_killed_worker_is_available_within_a_second(yard: Yard) -> None:
+    job = yard.enqueue("until", "go")
+    yard.start("--workers", "2")
+    [pid] = eventually(lambda: yard.begun("go"))
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(yard.begun("go")) == 2)
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    names = [event.name for event in job.history()]
+    assert names == ["enqueue", "claim", "lose", "due", "claim", "complete"]
+    lost, claimed = job.history()[2], job.history()[1]
+    assert lost.at - claimed.at < 10_000_000
+    assert lost.code == "lease_lost"
+    assert f"pid {pid} " in (lost.reason or "")
+    eventually(lambda: len(yard.workers()) == 2, "the slot is filled again")
+
+
+@pytest.mark.slow
+@BOTH
+def test_after_the_death_of_the_whole_tree_the_next_fleet_takes_over_at_once(yard: Yard) -> None:
+    job = yard.enqueue("until", "go")
+    first = yard.start()
+    eventually(lambda: yard.begun("go"))
+    first.kill()
+    eventually(lambda: yard.processes() == [], "no worker outlives its supervisor")
+    yard.let_go("go")
+    yard.start()
+    assert job.result(timeout=30) == "first"
+    lost = next(event for event in job.history() if event.name == "lose")
+    assert lost.code == "lease_lost"
+    yard.detent("verify")
+    assert yard.states(gone=True) == {"worker-1": "Failed"}
+
+
+@pytest.mark.slow
+def test_no_grandchild_outlives_the_supervisor(yard: Yard) -> None:
+    yard.enqueue("parent", "family")
+    fleet = yard.start()
+    eventually(lambda: yard.begun("family"))
+    grandchild = int((yard.marks / "family.pid").read_text())
+    assert grandchild in yard.processes()
+    fleet.kill()
+    eventually(lambda: yard.processes() == [])
+
+
+@pytest.mark.slow
+def test_a_drain_lets_jobs_finish_and_gives_the_others_back(yard: Yard) -> None:
+    soon, never = yard.enqueue("until", "soon"), yard.enqueue("until", "never")
+    fleet = yard.start("--grace", "6s")
+    eventually(lambda: yard.begun("soon") and yard.begun("never"))
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    yard.let_go("soon")
+    assert fleet.wait(30) == 0, yard.log(fleet)
+    assert soon.result(timeout=1) == "first"
+    assert [event.name for event in never.history()][-2:] == ["hand_back", "due"]
+    assert never.status().state == "available"
+
+
+@pytest.mark.slow
+def test_a_second_signal_does_not_wait(yard: Yard) -> None:
+    job = yard.enqueue("stubborn", "wall")
+    fleet = yard.start("--grace", "1h")
+    eventually(lambda: yard.begun("wall"))
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(30) == 1
+    assert yard.processes() == []
+    assert job.status().state in ("active", "available")
+
+
+@pytest.mark.slow
+def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
+    yard.start("--workers", "2")
+    assert (
+        yard.detent("workers", "suspend", "worker-1", "--reason", "look") == "worker-1: suspend\n"
+    )
+    assert yard.states() == {"worker-1": "Suspended", "worker-2": "Running"}
+    yard.detent("workers", "stop", "worker-2")
+    job = yard.enqueue("quick", 1)
+    yard.detent("workers", "resume", "worker-1")
+    assert job.result(timeout=30) == 1
+    yard.detent("workers", "start", "worker-2", code=1)
+    before = yard.pid_of("worker-1")
+    yard.detent("workers", "kill", "worker-1")
+    eventually(lambda: "worker-1" in yard.states() and yard.pid_of("worker-1") != before)
+    assert "user " in yard.detent("workers", "history", "worker-2")
+    assert "worker-1" in yard.detent("workers", "tree")
+    assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
+
+
+@pytest.mark.slow
+def test_a_reload_runs_the_new_program_and_keeps_the_old_one_if_that_is_broken(yard: Yard) -> None:
+    fleet = yard.start()
+    yard.let_go("go")
+    assert yard.enqueue("until", "go").result(timeout=30) == "first"
+    yard.write("second")
+    old = yard.pid_of("worker-1")
+    fleet.send_signal(signal.SIGHUP)
+    eventually(lambda: yard.pid_of("worker-1") != old)
+    assert yard.enqueue("until", "go").result(timeout=30) == "second"
+    (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
+    fleet.send_signal(signal.SIGHUP)
+    eventually(lambda: "not used" in yard.log(fleet))
+    assert "nothing_of_that_name" in yard.log(fleet)
+    assert yard.enqueue("until", "go").result(timeout=30) == "second"
+
+
+def test_a_program_that_cannot_be_imported_stops_the_start(yard: Yard) -> None:
+    (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
+    told = yard.detent("worker", "program.py", code=1)
+    assert "nothing_of_that_name" in told
+    assert "app_broken" in told

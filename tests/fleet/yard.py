@@ -1,0 +1,146 @@
+"""Fleets as they really run: `detent worker` in processes of their own, and what is seen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from detent import Detent, Handle
+from detent.engine.workers import Listed
+from detent.runtime.process.identity import name_of, pids, state_of
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+_PROGRAM = Path(__file__).with_name("program.txt")
+
+
+def eventually(look: Callable[[], T], why: str = "") -> T:
+    """What it answers, as soon as that is something."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"in vain: {why or look}"
+        time.sleep(0.03)
+
+
+def slot_of(one: Listed) -> str:
+    """Where it stands."""
+    if one.instance is not None:
+        return one.instance.slot
+    return one.row.who.slot if one.row is not None and one.row.who is not None else ""
+
+
+class Yard:
+    """A folder with a program, its store, and fleets that are started in it."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.marks = folder / "marks"
+        self.marks.mkdir()
+        self._fleets: list[subprocess.Popen[bytes]] = []
+        self.write("first")
+        self.app = self._app()
+
+    def write(self, version: str) -> None:
+        """The program, as its author has it now."""
+        text = _PROGRAM.read_text().format(url=self.url, marks=str(self.marks), version=version)
+        (self.folder / "program.py").write_text(text)
+
+    def _app(self) -> Detent:
+        """The same jobs for whoever enqueues them here."""
+        space: dict[str, Any] = {}
+        exec((self.folder / "program.py").read_text(), space)  # noqa: S102 - it is ours
+        app: Detent = space["app"]
+        return app
+
+    def enqueue(self, name: str, *args: object) -> Handle[Any]:
+        return self.app.jobs[name].enqueue(*args)
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """A fleet that is up: each of its workers has said that it is ready."""
+        command = [sys.executable, "-m", "detent", "worker", "program.py", *options]
+        log = (self.folder / f"fleet-{len(self._fleets)}.log").open("wb")
+        with log:
+            fleet = subprocess.Popen(command, cwd=self.folder, stderr=log, stdout=log)  # noqa: S603
+        self._fleets.append(fleet)
+        eventually(lambda: self.is_up(fleet), "the fleet does not come up")
+        return fleet
+
+    def is_up(self, fleet: subprocess.Popen[bytes]) -> bool:
+        assert fleet.poll() is None, self.log(fleet)
+        return "workers run the jobs" in self.log(fleet)
+
+    def log(self, fleet: subprocess.Popen[bytes]) -> str:
+        """What it said."""
+        number = self._fleets.index(fleet)
+        return (self.folder / f"fleet-{number}.log").read_text()
+
+    def detent(self, *words: str, code: int = 0) -> str:
+        """What a command answers."""
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "detent", *words, "--store", self.url],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    def workers(self, *, gone: bool = False) -> list[Listed]:
+        """Worker processes, as the store knows them."""
+        found = self.app.bridge.run(self._listed(gone=gone))
+        return [one for one in found if slot_of(one).startswith("worker-")]
+
+    async def _listed(self, *, gone: bool) -> list[Listed]:
+        engine = await self.app.engine()
+        return await engine.workers.listed(gone=gone)
+
+    def states(self, *, gone: bool = False) -> dict[str, str]:
+        """In which state the worker of each slot is."""
+        return {slot_of(one): one.state for one in self.workers(gone=gone)}
+
+    def pid_of(self, slot: str) -> int:
+        """The process in that slot now."""
+        found = [one.row for one in self.workers() if slot_of(one) == slot][-1]
+        assert found is not None
+        assert found.who is not None
+        assert found.who.process is not None
+        return found.who.process.pid
+
+    def begun(self, name: str) -> list[int]:
+        """The processes in which a job of that mark was begun."""
+        path = self.marks / f"{name}.begun"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def let_go(self, name: str) -> None:
+        (self.marks / name).touch()
+
+    def processes(self) -> list[int]:
+        """Everything that runs in this folder, whoever started it."""
+        return [pid for pid in pids() if self._is_ours(pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            where = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - a link of the kernel
+        except OSError:
+            return False
+        return where == str(self.folder) and state_of(pid) not in ("Z", None) and bool(name_of(pid))
+
+    def close(self) -> None:
+        """Kill whatever is left, and let the store go."""
+        for fleet in self._fleets:
+            fleet.kill()
+            fleet.wait()
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        self.app.close()

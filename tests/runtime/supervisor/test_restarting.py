@@ -188,6 +188,20 @@ async def test_a_breaker_is_reset_by_hand(stage: Stage) -> None:
     assert live(supervisor, "a").state is _S.RUNNING
 
 
+async def test_a_start_by_hand_waits_for_no_governor(stage: Stage) -> None:
+    """W-56: the wait can be cut; the breaker stays open for what nobody asks for."""
+    supervisor = await stage.running(stage.spec("a", breaker=Breaker(most=1)))
+    for _ in range(2):
+        await stage.clock.until(lambda: live_or_none(supervisor, _S.RUNNING))
+        await die(stage, "a")
+    await supervisor.start_slot("a")
+    await stage.clock.settle()
+    assert live(supervisor, "a").state is _S.RUNNING
+    assert supervisor.snapshot().children[0].told(BREAKER) == "triggered"
+    await die(stage, "a")
+    assert live(supervisor, "a").record.governor == "breaker"
+
+
 async def test_an_escalating_breaker_ends_the_supervisor(stage: Stage) -> None:
     """W-59: the one above is told."""
     spec = stage.spec("a", breaker=Breaker(most=1, escalate=True))

@@ -65,6 +65,8 @@ class Live:
         self.exists = asyncio.Event()
         """There is something that can be asked and forced."""
         self.after = After.POLICY
+        self.is_urged = False
+        """Somebody wants it now: neither schedule, backoff nor breaker holds it."""
         self.was_sick = False
         """It is stopped because its probe failed, which counts as a failure of the slot."""
         self.was_forced = False

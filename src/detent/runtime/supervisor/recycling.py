@@ -66,7 +66,7 @@ async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> bool:
         if not replaces_first(spec):
             old.after, slot.spec = After.GROUP, spec
             await core.stop_live(old, spec.stop_grace_s, cause)
-            fresh = await core.bring_up(slot)
+            fresh = await core.bring_up(slot, urged=cause is Cause.REQUESTED)
             return fresh.record.started_at is not None
         return await _swap_first(core, slot, old, spec, cause)
 
@@ -75,7 +75,12 @@ async def _swap_first(core: Core, slot: Slot, old: Live, spec: Spec, cause: Caus
     """Whoever ends while the other is not there yet, is not started a third time beside it."""
     old.after = After.GROUP
     fresh = await core.born(slot, spec)
+    fresh.is_urged = cause is Cause.REQUESTED
     await launch(core, slot, fresh, spec)
+    if slot.live is not None and slot.live is not old:
+        # A group that fell has filled the slot anew meanwhile.
+        await core.stop_live(fresh, spec.stop_grace_s)
+        return False
     if fresh.record.started_at is not None and not fresh.done.done():
         slot.live, slot.spec = fresh, spec
         await core.stop_live(old, spec.stop_grace_s, cause)

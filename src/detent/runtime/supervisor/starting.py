@@ -74,7 +74,7 @@ async def launch(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
 async def _govern(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     """Hold it for as long as anything says so; whoever looks sees what, and until when."""
     clock, known = slot.tree.clock, None
-    while (held := _held(host, slot, spec)) is not None and not live.done.done():
+    while host.may_start(slot) and (held := _held(host, slot, live, spec)) and not live.done.done():
         left = held.due - clock.monotonic()
         if held != known:
             live.move(w.hold, held.governor, clock.now() + round(left * _US))
@@ -87,8 +87,10 @@ async def _govern(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
         slot.changed.clear()
 
 
-def _held(host: Host, slot: Slot, spec: Spec) -> Held | None:
+def _held(host: Host, slot: Slot, live: Live, spec: Spec) -> Held | None:
     clock = slot.tree.clock
+    if live.is_urged:
+        return host.rate.held()
     if spec.start_at is not None and (early := spec.start_at - clock.now()) > 0:
         return Held(Governor.SCHEDULE, round(clock.monotonic() + early / _US, 3))
     return slot.pacing.held() or host.rate.held()
@@ -101,7 +103,7 @@ async def _start(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     handover = slot.hand_over(live)
     live.move(w.start)
     host.rate.took()
-    if slot.pacing.tried():
+    if not live.is_urged and slot.pacing.tried():
         live.note("breaker_half_open")
     deadline = slot.tree.clock.monotonic() + spec.init_timeout_s
     live.spawning = host.tasks.run(live.body.spawn(handover), f"spawning {live.id}")

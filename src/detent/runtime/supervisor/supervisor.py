@@ -63,12 +63,18 @@ class Supervisor(Core):
         await stop(live, core.tasks, 0, by=by)
 
     async def start_slot(self, name: str) -> None:
-        """Bring a slot up that is down; of one that is up this is no news."""
+        """Bring a slot up that is down, at once; one that is held back is let go.
+
+        Neither schedule, backoff nor breaker holds what somebody asks for by name.
+        """
         core, slot = self.find(name)
         async with slot.busy:
+            if core.slots.get(slot.name) is not slot:
+                raise _unknown(name, self.path)
             slot.is_wanted = True
-            live = await core.bring_up(slot)
-        if live.record.started_at is None and not live.record.stop_requested:
+            live = await core.bring_up(slot, urged=True)
+        record = live.record
+        if live.done.done() and record.started_at is None and not record.stop_requested:
             raise core.start_failed(slot, live)
 
     async def restart(self, name: str, grace_s: float | None = None) -> None:

@@ -1,0 +1,137 @@
+"""The pictures say what the snapshots say, in a language that names cannot break out of."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from detent.lifecycle.worker import EDGE_EVENTS, WorkerState
+from detent.runtime.supervisor.diagrams import (
+    KINDS,
+    STATUSES,
+    state_diagram,
+    system_diagram,
+    tree_diagram,
+)
+from detent.runtime.supervisor.metrics import LabelPolicy, LogMetrics, NoMetrics
+from detent.runtime.supervisor.snapshot import Snapshot
+from tests.runtime.supervisor.stage import CRASH, Numbers, Stage
+from tests.runtime.supervisor.test_restarting import live
+
+TREE = Snapshot(
+    name="top",
+    path="",
+    kind="supervisor",
+    status="Running",
+    children=(
+        Snapshot("p", "p", "process", "Running", pid=17, health="healthy"),
+        Snapshot("c", "c", "container", "Failed", health="unhealthy"),
+        Snapshot("f", "f", "function", "Pending", reason="backoff"),
+        Snapshot(
+            "x",
+            "x",
+            "something",
+            "Pending",
+            metadata=(("restarts", "3"), ("circuit_breaker", "triggered")),
+        ),
+    ),
+)
+
+
+def test_the_tree() -> None:
+    """W-91, behaviour 21: ids, arrows, one shape, icon and class per kind."""
+    text = tree_diagram(TREE)
+    assert text.startswith("graph TD\n")
+    for number in range(4):
+        assert f"    root --> root_{number}\n" in text
+    assert 'root{{"<b>🧠 top</b><br/>Running"}}:::supervisor' in text
+    assert 'root_0["<b>⚙️ p</b><br/>Running ❤️<br/>PID 17"]:::process' in text
+    assert 'root_1[["<b>📦 c</b><br/>Failed 💔"]]:::container' in text
+    assert 'root_2("<b>λ f</b><br/>Pending<br/><i>backoff</i>"):::function' in text
+    assert "🔄 3<br/><b>🚫 CIRCUIT BREAKER</b>" in text
+    assert ":::other" in text
+    assert "    class root_1 failed\n" in text
+    for name in (*KINDS, *WorkerState):
+        assert f"    classDef {name} " in text
+
+
+def test_no_two_states_look_alike() -> None:
+    """W-93: failed and stopping did."""
+    assert set(STATUSES) == set(WorkerState)
+    assert len(set(STATUSES.values())) == len(STATUSES)
+
+
+def test_styles_may_be_replaced() -> None:
+    """W-93."""
+    mine = dict.fromkeys(STATUSES, ("#000", "#111", "#222"))
+    assert "classDef running fill:#000,stroke:#111,color:#222" in tree_diagram(TREE, mine)
+
+
+@pytest.mark.parametrize("name", ['"]; click root "x"', "<script>", "a\nb", "x--> y"])
+def test_names_are_data(name: str) -> None:
+    """W-94."""
+    text = tree_diagram(replace(TREE, name=name))
+    (node,) = [line for line in text.splitlines() if line.startswith("    root{{")]
+    label = node.split("🧠 ")[1].split("</b>")[0]
+    assert not set('"<>\n[]{}') & set(label)
+
+
+def test_the_system() -> None:
+    """W-92."""
+    text = system_diagram(TREE, "Signal:Interrupt")
+    assert "control -->|governs| supervision" in text
+    assert text.count("subgraph") == 2
+    assert "Signal:Interrupt" in text
+
+
+async def test_the_states_of_one_instance(stage: Stage) -> None:
+    """W-90, behaviour 21: all edges, the current state active, the exit code only at the end."""
+    supervisor = await stage.running(stage.spec("a"))
+    one = live(supervisor, "a")
+    text = state_diagram("a", stage.journal.history(one.id))
+    assert text.startswith("stateDiagram-v2\n")
+    for source, target in EDGE_EVENTS:
+        assert f"    {source} --> {target}: " in text
+    assert "    class running active\n" in text
+    assert f"PID {one.record.pid}" in text
+    assert "exit code" not in text
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    text = state_diagram("a", stage.journal.history(one.id))
+    assert "    class failed active\n" in text
+    assert "exit code 1, exit" in text
+    assert "active" not in state_diagram("a", [])
+
+
+def test_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    """W-112, W-113: silent by default, readable in development, fewer labels on demand."""
+    inner = Numbers()
+    policy = LabelPolicy(inner, lambda labels: {key: labels[key] for key in labels if key != "id"})
+    policy.count("n", {"id": "7", "type": "x"})
+    policy.observe("v", 1.5, {"id": "7"})
+    assert inner.labels == {"n": [{"type": "x"}], "v": [{}]}
+    with caplog.at_level("INFO"):
+        LogMetrics().count("n", {"a": "b"})
+        LogMetrics().observe("v", 1.5, {})
+    assert [record.getMessage() for record in caplog.records] == ["n +1 {'a': 'b'}", "v 1.5 {}"]
+    NoMetrics().count("n", {})
+    NoMetrics().observe("v", 1, {})
+
+
+async def test_what_is_counted(stage: Stage) -> None:
+    """W-112, W-115: once each, with bounded labels."""
+    supervisor = await stage.running(stage.spec("a"))
+    stage.last("a").die(CRASH)
+    await stage.clock.advance(5)
+    await stage.during(supervisor.stop())
+    counts = stage.numbers.counts
+    assert counts["lifecycle_workers_started_total"] == 2
+    assert counts["lifecycle_workers_failed_total"] == 1
+    assert counts["lifecycle_workers_stopped_total"] == 1
+    assert stage.numbers.labels["lifecycle_exits_total"] == [
+        {"status": "failed", "cause": "exit_code"},
+        {"status": "stopped", "cause": "requested"},
+    ]
+    assert stage.numbers.values["lifecycle_backoff_triggered_seconds"] == [1]
+    states = {labels["state"] for labels in stage.numbers.labels["lifecycle_state_seconds"]}
+    assert states == {"created", "pending", "starting", "running", "stopping"}

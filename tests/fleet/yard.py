@@ -109,13 +109,11 @@ class Yard:
         """In which state the worker of each slot is."""
         return {slot_of(one): one.state for one in self.workers(gone=gone)}
 
-    def pid_of(self, slot: str) -> int:
-        """The process in that slot now."""
-        found = [one.row for one in self.workers() if slot_of(one) == slot][-1]
-        assert found is not None
-        assert found.who is not None
-        assert found.who.process is not None
-        return found.who.process.pid
+    def pids_of(self, slot: str) -> list[int]:
+        """The processes in that slot now: while one is replaced there are two."""
+        rows = [one.row for one in self.workers() if slot_of(one) == slot]
+        processes = [row.who.process for row in rows if row is not None and row.who is not None]
+        return [process.pid for process in processes if process is not None]
 
     def begun(self, name: str) -> list[int]:
         """The processes in which a job of that mark was begun."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from detent.errors import StartFailed
 from detent.lifecycle.worker import Cause, WorkerState
 from detent.runtime.supervisor.body import Usage
 from detent.runtime.supervisor.clock import done_within
@@ -54,24 +55,26 @@ async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
         await swap(core, slot, slot.spec, Cause.RECYCLED)
 
 
-async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> bool:
-    """Another instance in the place of this one; if it cannot be had, the old one stays.
+async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed | None:
+    """Another instance in the place of this one; why there is none, if the old one stays.
 
     Where two cannot live at once the old one goes first, and then there is no way back.
     """
     async with slot.busy:
         old = slot.live
         if old is None or old.done.done() or not core.may_start(slot):
-            return False
+            return StartFailed(f"Slot {slot.path} has no worker to replace now", slot=slot.path)
         if not replaces_first(spec):
             old.after, slot.spec = After.GROUP, spec
             await core.stop_live(old, spec.stop_grace_s, cause)
             fresh = await core.bring_up(slot, urged=cause is Cause.REQUESTED)
-            return fresh.record.started_at is not None
+            return None if fresh.record.started_at is not None else core.start_failed(slot, fresh)
         return await _swap_first(core, slot, old, spec, cause)
 
 
-async def _swap_first(core: Core, slot: Slot, old: Live, spec: Spec, cause: Cause) -> bool:
+async def _swap_first(
+    core: Core, slot: Slot, old: Live, spec: Spec, cause: Cause
+) -> StartFailed | None:
     """Whoever ends while the other is not there yet, is not started a third time beside it."""
     old.after = After.GROUP
     fresh = await core.born(slot, spec)
@@ -80,18 +83,19 @@ async def _swap_first(core: Core, slot: Slot, old: Live, spec: Spec, cause: Caus
     if slot.live is not None and slot.live is not old:
         # A group that fell has filled the slot anew meanwhile.
         await core.stop_live(fresh, spec.stop_grace_s)
-        return False
+        return StartFailed(f"Slot {slot.path} was started anew meanwhile", slot=slot.path)
     if fresh.record.started_at is not None and not fresh.done.done():
         slot.live, slot.spec = fresh, spec
         await core.stop_live(old, spec.stop_grace_s, cause)
-        return True
-    _LOG.error("the replacement in %s did not start; the old one stays", slot.path)
+        return None
+    failed = core.start_failed(slot, fresh)
+    _LOG.error("the old worker stays: %s", failed)
     slot.pacing.fell(0.0)
     if old.after is After.GROUP:
         old.after = After.POLICY
     if old.done.done() and core.may_start(slot):
         core.bring_up_soon(slot)
-    return False
+    return failed
 
 
 def replaces_first(spec: Spec) -> bool:

@@ -155,11 +155,8 @@ class Supervisor(Core):
         _, slot = self.find(spec.name)
         if slot.live is None or slot.live.done.done():
             slot.spec = spec
-        elif not await swap(self, slot, spec, Cause.REQUESTED):
-            raise StartFailed(
-                f"The new worker for slot {slot.path} could not be started; the old one goes on",
-                slot=slot.path,
-            )
+        elif (failed := await swap(self, slot, spec, Cause.REQUESTED)) is not None:
+            raise failed
         slot.pacing = self.pacing_of(spec)
         slot.is_probed = spec.probe is not None and spec.probe.enabled
 

@@ -87,6 +87,7 @@ class Call(Generic[R_co]):
             expires_at=self._expires_at(now),
             deadlines=deadlines_of(options),
             retry=retry_of(options),
+            losses_allowed=options.get("losses"),
             unique=uniqueness_of(options, self._fingerprint()) if "unique" in options else None,
             idempotency=self._idempotency(now),
             secret=self.secret,

@@ -108,6 +108,7 @@ class CallOptions(TypedDict, total=False):
 
     `key` is what limits count it under; names of arguments in braces stand for their values.
     `timeout` bounds a run, `queue_timeout` the wait for a worker, `expires` the life before one.
+    `losses` is how many workers may die on it before it is discarded as poison; usually 3.
     """
 
     queue: str
@@ -115,6 +116,7 @@ class CallOptions(TypedDict, total=False):
     delay: Span
     at: datetime
     retry: int | Backoff
+    losses: int
     timeout: Span
     queue_timeout: Span
     expires: Span | datetime

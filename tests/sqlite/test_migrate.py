@@ -47,6 +47,7 @@ def test_a_new_file_gets_the_newest_tables_and_keeps_its_identity(tmp_path: Path
 def test_workers_of_the_first_tables_are_kept_and_known_to_be_gone(tmp_path: Path) -> None:
     path = tmp_path / "detent.db"
     first, *_ = pending_migrations(f"sqlite:///{path}")
+    path.touch(0o600)
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in split(first.sql):
         connection.execute(statement)

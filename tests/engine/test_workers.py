@@ -267,3 +267,8 @@ def test_the_database_itself_refuses_what_no_worker_lives(tmp_path: Path) -> Non
         ):
             with pytest.raises(sqlite3.IntegrityError):
                 connection.execute(statement)
+
+
+async def test_a_version_that_there_cannot_be_is_refused(world: World, engine: Engine) -> None:
+    with pytest.raises(BadHistory):
+        await engine.workers.ship([replace(one, version=0) for one in whole("i1", world.now)])

@@ -49,6 +49,13 @@ async def test_a_cursor_that_was_lost_costs_nothing(world: World, engine: Engine
     assert await found(world.store) == []
 
 
+async def test_two_that_ship_the_same_at_once_write_it_once(world: World, engine: Engine) -> None:
+    events = [*whole("i1", world.now), *whole("i2", world.now)]
+    several = [engine.workers, Engine(world.store).workers, Engine(world.store).workers]
+    assert sum(await asyncio.gather(*(one.ship(events) for one in several))) == 10
+    assert len(await world.feed()) == 10
+
+
 async def test_events_of_instances_may_be_mixed_and_many(world: World, engine: Engine) -> None:
     lives = [whole(f"i{number:03}", world.now) for number in range(130)]
     mixed = [event for some in zip(*lives, strict=True) for event in some]

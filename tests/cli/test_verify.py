@@ -80,7 +80,7 @@ def test_the_answer_can_be_read_by_a_program(sound: Path, damaged: Path) -> None
     assert set(good.data) == {"ok", "checked", "offenders"}
     assert (good.data["ok"], good.data["offenders"]) == (True, [])
     assert set(good.data["checked"]) == {
-        *("end", "records", "workflows", "events", "fed", "forgotten", "blocks", "head"),
+        *("end", "records", "workflows", "workers", "events", "fed", "forgotten", "blocks", "head"),
     }
     bad = detent("verify", "--store", url_of(damaged), "--json")
     assert bad.code == 1

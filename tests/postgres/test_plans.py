@@ -20,6 +20,7 @@ HOT = (
     *("claim", "claimed_before", "lane_heads", "lane_next", "picked", "flip", "stored"),
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "notes_put"),
+    *("workers_locked", "workers_named", "bury", "ship", "forget_workers", "instances_over"),
     # reading
     *("history", "histories", "feed", "sequence", "held_by", "keys", "found", "found_rare"),
     *("found_held", "found_in_workflow", "over", "logs", "log_tail", "blocks", "block_last"),

@@ -37,10 +37,11 @@ HOT = (
     *("flipping", "flip", "flipped", "gate_job", "limit", "limit_use", "limits", "held_in_queue"),
     *("held_of_key", "served", "served_latest"),
     # due
-    "worker_lose",
+    *("worker_lose", "worker_row", "beat", "instance", "instance_version", "instance_put"),
     *("due", "due_hold", "lost_due", "lost_emptied", "lease", "lease_extend", "wake_earlier"),
     *("swept_due", "swept_emptied", "is_swept", "records_due", "record_hold"),
     # retention
+    *("forget_workers", "instances_over", "forget_instance"),
     *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
     *(
         "is_over",
@@ -90,7 +91,8 @@ def scans(database: sqlite3.Connection) -> list[str]:
 
 def values(name: str) -> dict[str, None] | list[None]:
     named = re.findall(r":(\w+)", SQL[name])
-    return dict.fromkeys(named) if named else [None] * SQL[name].count("?")
+    numbered = len(set(re.findall(r"\?(\d)", SQL[name])))
+    return dict.fromkeys(named) if named else [None] * (numbered or SQL[name].count("?"))
 
 
 def test_no_hot_statement_scans(database: sqlite3.Connection) -> None:

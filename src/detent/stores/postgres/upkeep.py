@@ -11,7 +11,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow import Flow
-from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored
+from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored, WorkerRow
 from detent.stores.gates import joined
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
@@ -52,9 +52,13 @@ async def take_due(connection: Connection, now: int, limit: int, until: int) -> 
 
 async def _with_holders(connection: Connection, due: Sequence[Due]) -> list[Due]:
     """The same; those in lost hands with the rows of these."""
-    lost = {id(one): one.stored.job.holder or "" for one in due if _is_in_lost_hands(one)}
-    rows = await named(connection, set(lost.values()))
-    return [replace(one, holder=rows.get(lost.get(id(one), ""))) for one in due] if rows else [*due]
+    lost = {one.stored.job.holder or "" for one in due if _is_in_lost_hands(one)}
+    rows = await named(connection, lost)
+    return [_with_holder(one, rows) if _is_in_lost_hands(one) else one for one in due]
+
+
+def _with_holder(due: Due, rows: Mapping[str, WorkerRow]) -> Due:
+    return replace(due, holder=rows.get(due.stored.job.holder or ""))
 
 
 def _is_in_lost_hands(due: Due) -> bool:

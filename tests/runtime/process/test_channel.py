@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detent.errors import ChannelBroken
@@ -36,6 +36,7 @@ async def heard(channel: Channel) -> list[Message]:
     return [message async for message in channel]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.dictionaries(st.text(), st.integers() | st.text())), st.integers(1, 9))
 def test_messages_come_out_as_they_went_in(bodies: list[Message], size: int) -> None:
     messages = [{**body, "kind": "x"} for body in bodies]

@@ -124,6 +124,14 @@ def test_a_guardian_ends_only_the_sessions_that_it_was_told() -> None:
         spared.wait()
 
 
+def test_a_guardian_works_on_what_it_finds_in_its_pipe() -> None:
+    sleeper = child("sleep", "1000", start_new_session=True)
+    guard = child(sys.executable, guardian.__file__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    said, _ = guard.communicate(f"+{sleeper.pid} {start_time(sleeper.pid)}\n")
+    assert (said, guard.returncode) == ("listening\n", 0)
+    assert sleeper.wait() == -signal.SIGKILL
+
+
 def test_a_guardian_gives_up_on_what_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guardian, "PATIENCE_S", 0.05)
     tries: list[int] = []

@@ -76,7 +76,7 @@ def say(code: str) -> list[str]:
 
 def python(code: str) -> tuple[str, ...]:
     """The command that runs a piece of code."""
-    return (sys.executable, "-S", "-c", code)
+    return (sys.executable, "-c", code)
 
 
 def program(code: str, **more: Any) -> Program:

@@ -20,6 +20,7 @@ from detent.errors import (
 )
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process.body import ProcessBody
+from detent.runtime.process.frames import Message
 from detent.runtime.process.identity import is_alive, members, state_of
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.launching import Program
@@ -397,6 +398,20 @@ async def test_what_it_says_it_has_done_is_part_of_its_usage(keeper: Keeper) -> 
     assert used is not None
     assert used.done == 7
     assert heard == ["joined", "status", "ready"]
+    await end(body)
+
+
+async def test_a_listener_that_fails_does_not_end_the_conversation(
+    keeper: Keeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(message: Message) -> None:
+        raise KeyError(message["kind"])
+
+    body = ProcessBody(program(WORKER, min_uptime_s=None), keeper=keeper, on_message=fail)
+    await body.spawn(HANDOVER)
+    await body.ready()
+    assert await body.probe()
+    assert "a listener failed on a message of kind joined" in caplog.text
     await end(body)
 
 

@@ -29,6 +29,7 @@ from tests.runtime.process.yard import (
     HANDOVER,
     LIGHT,
     WORKER,
+    commands,
     is_gone,
     program,
     started,
@@ -198,19 +199,8 @@ async def test_a_spawn_that_nobody_waits_for_leaves_nothing(keeper: Keeper) -> N
         await task
     assert (await late.ended()).number == signal.SIGKILL
     body = await started(keeper, SLEEP)
-    await until(lambda: not _running(marker))
+    await until(lambda: not commands(marker))
     await end(body)
-
-
-def _running(marker: str) -> list[Path]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.append(path)
-        except OSError:
-            continue
-    return found
 
 
 async def test_readiness_is_its_own_word_or_a_time(keeper: Keeper) -> None:

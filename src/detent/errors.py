@@ -16,9 +16,11 @@
     ├── BadResult              a result that is no JSON, or not of the promised type
     ├── BadSignature           a function that cannot be a job as it is written
     ├── InsideLoop             a synchronous call where an event loop runs (await its twin)
+    ├── InstanceLost           a worker that was declared lost (start it anew, under another name)
     ├── JobCancelled           the job whose result was asked for was called off
     ├── JobExists              a unique job, or another request under the same key, is in the way
     ├── JobFailed              the job whose result was asked for failed for good
+    ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
@@ -110,12 +112,14 @@ __all__ = [
     "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
+    "InstanceLost",
     "JobCancelled",
     "JobExists",
     "JobFailed",
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NotQuiet",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",
@@ -257,6 +261,13 @@ class InsideLoop(DetentError):
     code = "inside_loop"
 
 
+class InstanceLost(DetentError):
+    """A worker instance was declared lost, for good; its jobs are others' now."""
+
+    code = "instance_lost"
+    retryable = True
+
+
 class JobCancelled(DetentError):
     """The job was called off, so there is no result; `fields["cause"]` says how."""
 
@@ -273,6 +284,13 @@ class JobFailed(DetentError):
     """The job was discarded, so there is no result; `fields["error_code"]` says what went wrong."""
 
     code = "job_failed"
+
+
+class NotQuiet(DetentError):
+    """A worker that was to be suspended still had jobs when the time was up; it works on."""
+
+    code = "not_quiet"
+    retryable = True
 
 
 class ResultTimeout(DetentError, TimeoutError):

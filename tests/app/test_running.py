@@ -248,7 +248,7 @@ def test_a_job_that_runs_is_asked_to_stop(app: Detent) -> None:
     for handle in (wait.enqueue(), await_it.enqueue()):
         app.drain()
         assert handle.status().cause == "confirmed"
-        assert events(handle)[-2:] == ["cancel_requested", "cancel"]
+        assert events(handle)[-3:] == ["cancel_requested", "cancel_seen", "cancel"]
 
 
 def test_who_stops_unasked_is_discarded(app: Detent, colour: str) -> None:

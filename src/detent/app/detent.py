@@ -18,6 +18,7 @@ from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
+from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
@@ -263,6 +264,18 @@ class Detent:
         engine = await self.bridge.reach(self.engine())
         await self.schedules.aput()
         return await Drain(engine, self.bridge, self.handlers, around=self.runs).run()
+
+    def working(self, **options: Unpack[WorkingOptions]) -> Working:
+        """A worker in the running loop: `async with app.working(slots=10): ...`."""
+        return Working(self, options)
+
+    async def aworker(self, **options: Unpack[WorkingOptions]) -> None:
+        """Work until called off; jobs that run may finish then, within the grace."""
+        await work(self, options)
+
+    def worker(self, **options: Unpack[WorkingOptions]) -> None:
+        """Work in this process until it is asked to end, by Ctrl-C or SIGTERM."""
+        _in_a_loop(work_until_told(self, options), "aworker")
 
     def deliver(self) -> int:
         """Tell listeners of everything up to now; how many events were taken."""

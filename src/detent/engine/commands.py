@@ -56,13 +56,15 @@ class Beside(msgspec.Struct, frozen=True):
 class Change(msgspec.Struct, frozen=True):
     """One command to one job. `known` is the job as the caller saw it last: it saves a question.
 
+    Without a command it is whatever time alone does to the job by now, which only the system says.
+
     `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
     `new` are jobs that come into being if the command is accepted, in the same commit; they have no
     keys, because a key that is taken would be in the way of the command itself.
     """
 
     key: Key
-    command: j.Command
+    command: j.Command | None
     by: By
     reason: str | None = None
     beside: Beside = Beside()
@@ -145,11 +147,17 @@ class Commands:
             verdict=None if stored is None else self._verdict(change, stored),
             reason=change.reason,
         )
-        job = None if stored is None else stored.job
-        return j.decide(job, change.command, self._store.now(), ctx)
+        job, now = None if stored is None else stored.job, self._store.now()
+        if change.command is not None:
+            return j.decide(job, change.command, now, ctx)
+        if job is None:
+            return j.JOB.refusal("unknown_job", None, "tick", change.by.kind, detail="no such job")
+        return j.tick(job, now, ctx)
 
-    def _verdict(self, change: Change, stored: Stored) -> retry.Verdict:
+    def _verdict(self, change: Change, stored: Stored) -> retry.Verdict | None:
         """What the job's policy says, should this turn out to be a failure."""
+        if type(change.command) is j.Complete:
+            return None
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
         failures = stored.job.failures + 1
         verdict = retry.judge(stored.body.retry, error, failures, self._jitter())
@@ -158,19 +166,23 @@ class Commands:
         return msgspec.structs.replace(verdict, delay_us=change.delay_us)
 
     def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
-        job, command = answer.job, one.change.command
-        named = command.lease if isinstance(command, j.Report) else None
+        job, command, beside = answer.job, one.change.command, one.change.beside
+        named = command.lease if isinstance(command, j.Report) else _held_under(one)
         move = Move(
             job.version - len(answer.events),
             job,
             answer.events,
             wake_at=j.next_wake(job, self._store.now()),
             lease=named,
-            lost=isinstance(command, j.Lose),
+            lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
-            **msgspec.structs.asdict(one.change.beside),
+            result=beside.result,
+            failure=beside.failure,
+            lines=beside.lines,
+            checkpoint=beside.checkpoint,
+            meta=beside.meta,
         )
-        return Unit(one.command_id, moves=(move,), new=self._new(one))
+        return Unit(one.command_id, moves=(move,), new=self._new(one) if one.new_ids else ())
 
     def _new(self, one: _Open) -> tuple[New, ...]:
         """The jobs that come with it. Whose they are tells the job that wanted them."""
@@ -198,6 +210,13 @@ class Commands:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
                 raise Unstorable(why, tenant=tenant, id=name)
+
+
+def _held_under(one: _Open) -> str | None:
+    """The lease that time ends, if it is time that ends it."""
+    if one.change.command is not None or one.stored is None:
+        return None
+    return one.stored.job.lease
 
 
 def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:

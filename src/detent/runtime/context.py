@@ -7,7 +7,7 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -94,12 +94,15 @@ class Heard:
         told = f"{self._dropped} more lines were dropped: a run may log {most}"
         return (*self.lines, Line(now, told, "warning"))
 
-    def forget(self, lines: int, note: Note | None) -> None:
-        """That many lines and this note are in the store; what was said since then is not."""
-        for _ in range(lines):
-            self.lines.popleft()
-        if self.note is note:
-            self.note = None
+    def take(self, most: int) -> tuple[list[Line], Note | None]:
+        """What is to be carried to the store now; what cannot be is given back."""
+        note, self.note = self.note, None
+        return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+
+    def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
+        """The store did not take it."""
+        self.lines.extendleft(reversed(lines))
+        self.note = self.note or note
 
     def noted(self, note: Note) -> None:
         """How far it is; the newest word counts."""

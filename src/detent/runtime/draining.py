@@ -7,26 +7,69 @@ it works, so whatever else works on the same store sees it as one of many.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from detent.engine.engine import Engine
+from detent.errors import StoreError
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
+from detent.runtime.executors.api import Ended, Executor, settle
+from detent.runtime.executors.means import Kind
+from detent.runtime.executors.tasks import AsyncExecutor
+from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.middleware import Arounds
-from detent.runtime.running import Moment, Runner
+from detent.runtime.reporting import Reporter
+from detent.runtime.running import Flight, Moment, Runner
 from detent.runtime.signature import Signature
-from detent.stores.api import Stored, Want, WorkerRow
+from detent.runtime.watching import Watching
+from detent.stores.api import Key, Store, Stored, Want, WorkerRow
 
-__all__ = ["Drain"]
+__all__ = ["Beat", "Drain"]
 
 BEAT_S = 5.0
+_MARGIN_US = 4_000_000
+"""So long before the lease ends handlers are stopped, if it could not be renewed."""
+
+
+class Beat:
+    """Keeps the row of one instance alive, from the loop of the store."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._until = 0
+        self.is_over = False
+        """Whether the instance is lost, or cannot be kept from it."""
+
+    async def once(self) -> None:
+        """Say that the instance is alive; or hear that it is lost for good."""
+        now = self._store.now()
+        row = WorkerRow(self._worker, now + HEARTBEAT_LEASE_US)
+        [is_alive] = await self._store.beat([row], now=now)
+        self.is_over = not is_alive
+        self._until = row.alive_until
+
+    async def run(self) -> None:
+        """Beat after beat, until called off; it ends when the instance is lost, or will be."""
+        while not self.is_over:
+            await asyncio.sleep(BEAT_S)
+            with suppress(StoreError):
+                # A store that is away for a while comes back, we hope in time.
+                await self.once()
+            if self._store.now() > self._until - _MARGIN_US:
+                self.is_over = True
 
 
 class Drain:
-    """One worker that works until nothing is due."""
+    """One worker that works until nothing is due.
+
+    `at` is told each moment; whatever it raises is what a crash there would look like.
+    """
 
     def __init__(
         self,
@@ -40,29 +83,65 @@ class Drain:
         self._engine = engine
         self._bridge = bridge
         self._handlers = handlers
+        self._at = at
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
-        self._runner = Runner(engine, bridge, handlers, self._by, at)
-        self._runner.around = around or Arounds()
+        self._around = around or Arounds()
+        self._beat = Beat(engine.store, self.worker)
+        self._flights: dict[Key, Flight] = {}
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
 
     async def run(self) -> list[str]:
         """The ids of the jobs that were run, in order; one that was run twice is there twice."""
         ran: list[str] = []
-        beating = asyncio.create_task(self._keep_beating())
-        try:
+        threads = ThreadExecutor(1)
+        executors: dict[Kind, Executor] = {Kind.ASYNC: AsyncExecutor(), Kind.THREAD: threads}
+        runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
+        runner.around = self._around
+        watching = Watching(runner, self._flights, self._caller())
+        async with self._beside(self._beat.run()), self._beside(watching.run()):
             while (stored := await self._bridge.reach(self._next())) is not None:
-                await self._runner.run(stored)
+                await self._run(runner, stored)
                 ran.append(stored.job.id)
-        finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+        await threads.close()
         return ran
+
+    async def _run(self, runner: Runner, stored: Stored) -> None:
+        self._at(Moment.AFTER_CLAIM)
+        reporter, flight = Reporter(self._engine, self._by), runner.flight(stored)
+        self._flights[flight.key] = flight
+        try:
+            ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            runner.start(flight, lambda _, end: settle(ended, end))
+            report = reporter.report(flight, await ended)
+        finally:
+            del self._flights[flight.key]
+        self._at(Moment.BEFORE_REPORT)
+        await self._bridge.reach(reporter.file([report]))
+        self._at(Moment.AFTER_COMMIT)
+
+    def _caller(self) -> Callable[[Callable[[Flight], None], Flight], None]:
+        loop = asyncio.get_running_loop()
+
+        def call(what: Callable[[Flight], None], flight: Flight) -> None:
+            loop.call_soon_threadsafe(what, flight)
+
+        return call
+
+    @asynccontextmanager
+    async def _beside(self, work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Something that goes on in the loop of the store meanwhile."""
+        task = asyncio.create_task(self._bridge.reach(work))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _next(self) -> Stored | None:
         """Let time do its part, then take the first job there is, whoever's it is."""
-        await self._beat()
+        await self._beat.once()
         while (done := await self._engine.upkeep.turn()).moved or done.is_busy:
             pass
         self.retry_at = None
@@ -89,12 +168,3 @@ class Drain:
         moments = [at for at in (self.retry_at, claimed.retry_at) if at is not None]
         self.retry_at = min(moments, default=None)
         return claimed.jobs[0] if claimed.jobs else None
-
-    async def _beat(self) -> None:
-        now = self._engine.store.now()
-        await self._engine.store.beat([WorkerRow(self.worker, now + HEARTBEAT_LEASE_US)], now=now)
-
-    async def _keep_beating(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            await self._bridge.reach(self._beat())

@@ -1,40 +1,35 @@
-"""Runs one claimed job: its handler, what it says meanwhile, and the report of how it ended.
+"""Runs claimed jobs: from the payload to how the handler ended.
 
-The handler runs in the loop of whoever calls, or in a thread when it is a plain function; the store
-is reached across the bridge, so a handler that blocks holds up nobody's commits.
+It all happens in the loop of whoever calls; the store is reached by others, across the bridge, so a
+handler that blocks holds up nobody's commits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
-import msgspec
-
-from detent.engine.commands import Change
 from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
-from detent.errors import StoreError
-from detent.lifecycle import job as j
+from detent.errors import DetentError
 from detent.lifecycle.event import By
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.job.waking import limit_end
 from detent.runtime.bridge import Bridge
-from detent.runtime.context import Asking, Context, Heard
-from detent.runtime.ending import Raised, ending
+from detent.runtime.context import Context
+from detent.runtime.ending import Raised
+from detent.runtime.executors.api import Ended, Executor, Run, Rung, Stopped
+from detent.runtime.executors.means import Kind, chosen, kind_of
+from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.masking import Mask
 from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
-from detent.stores.api import LimitKind, LimitRow, Line, Note, Stored, key_of
+from detent.stores.api import Key, Stored, key_of
 
-__all__ = ["Moment", "Runner"]
-
-WATCH_S = 0.1
-"""How often a run looks whether it should stop, and has its words carried to the store."""
+__all__ = ["Flight", "Moment", "Runner", "Step", "Why"]
 
 
 class Moment(StrEnum):
@@ -45,15 +40,69 @@ class Moment(StrEnum):
     AFTER_COMMIT = "after_commit"
 
 
-def _go_on(_: Moment) -> None:
-    """Nothing happens."""
+class Why(StrEnum):
+    """Why a run is to stop."""
+
+    CANCEL = "cancel"
+    TIME_OUT = "time_out"
+    LEASE_ENDED = "lease_ended"
+    DRAIN = "drain"
+    LAPSE = "lapse"
+    NO_ROOM = "no_room"
+
+
+class Step(StrEnum):
+    """How far the stopping of a run has gone."""
+
+    RUNNING = "running"
+    ASKED = "asked"
+    INTERRUPTED = "interrupted"
+    KILLED = "killed"
+
+
+class Flight:
+    """One run that is under way: what it is, why it is to stop, and how far that has gone.
+
+    `is_ours` is false once its lease has ended: then nothing that it does counts any more. `fault`
+    is why it could not even begin.
+    """
+
+    __slots__ = (
+        "ctx",
+        "executor",
+        "fault",
+        "is_ours",
+        "key",
+        "kind",
+        "limit_at",
+        "run",
+        "since",
+        "step",
+        "step_at",
+        "stored",
+        "task",
+        "why",
+    )
+
+    def __init__(self, stored: Stored, ctx: Context, kind: Kind) -> None:
+        self.stored = stored
+        self.ctx = ctx
+        self.kind = kind
+        self.key: Key = key_of(stored.job)
+        self.limit_at = limit_end(stored.job)
+        self.since = time.monotonic()
+        self.run: Run | None = None
+        self.executor: Executor | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.is_ours = True
+        self.why: Why | None = None
+        self.fault: DetentError | None = None
+        self.step = Step.RUNNING
+        self.step_at = 0.0
 
 
 class Runner:
-    """Runs jobs whose handlers it knows, under the name of one worker.
-
-    `at` is told each moment; whatever it raises is what a crash there would look like.
-    """
+    """Runs jobs whose handlers it knows, under the name of one worker."""
 
     def __init__(
         self,
@@ -61,137 +110,85 @@ class Runner:
         bridge: Bridge,
         handlers: Mapping[str, Signature],
         by: By,
-        at: Callable[[Moment], None] = _go_on,
+        executors: Mapping[Kind, Executor],
     ) -> None:
         self.around: Arounds[Context] = Arounds()
         """What is done around every run."""
-        self._engine = engine
-        self._bridge = bridge
-        self._handlers = handlers
-        self._by = by
-        self._at = at
+        self.by = by
+        self.engine = engine
+        self.bridge = bridge
+        self.handlers = handlers
+        self.executors = executors
+        self._kinds: dict[tuple[str, bool], Kind] = {}
 
-    async def run(self, stored: Stored) -> j.Answer:
-        """Run it and report; the answer is a refusal when the job was no longer ours."""
-        self._at(Moment.AFTER_CLAIM)
-        ctx = Context(stored, self._engine, self._bridge, self._by, self._handlers)
-        watch = asyncio.create_task(self._watch(stored, ctx))
+    def flight(self, stored: Stored) -> Flight:
+        """A claimed job, ready to be run."""
+        ctx = Context(stored, self.engine, self.bridge, self.by, self.handlers)
+        return Flight(stored, ctx, self._kind(stored))
+
+    def kinds(self) -> dict[str, Kind]:
+        """Where jobs of each type run as a rule."""
+        return {name: self._usual(one) for name, one in self.handlers.items()}
+
+    def start(self, flight: Flight, end: Callable[[Flight, Ended], None]) -> None:
+        """Run it in the running loop, and tell once how it ended.
+
+        What is wrong with it before its handler is called is an end too.
+        """
         try:
-            returned = await self._returned(stored, ctx)
-        finally:
-            watch.cancel()
-            await asyncio.wait([watch])
-        self._at(Moment.BEFORE_REPORT)
-        await self._bridge.reach(self._note(stored, ctx.heard.note))
-        now = self._engine.store.now()
-        change = ending(stored, returned, self._by, ctx.heard, now)
-        change = await self._bridge.reach(self._followed(change, ctx.heard.calls, now))
-        answer = await self._bridge.reach(self._report(stored, change))
-        self._at(Moment.AFTER_COMMIT)
-        return answer
+            run = self._run(flight)
+        except DetentError as error:
+            end(flight, Raised(error))
+            return
+        executor = self.executors[flight.kind]
+        flight.run, flight.executor = run, executor
+        if flight.step is not Step.RUNNING:
+            # It was asked to stop before it had begun.
+            executor.ask(run)
+        if isinstance(executor, AsyncExecutor):
+            # The handler's own task is all there is.
+            executor.start(run, partial(end, flight))
+        else:
+            work = _awaited(flight, run, executor, end)
+            flight.task = asyncio.get_running_loop().create_task(work)
 
-    async def _returned(self, stored: Stored, ctx: Context) -> Any:
-        """What the handler returned or raised."""
-        try:
-            signature = self._handlers[stored.body.type]
-            bound = signature.arguments(self._opened(stored, ctx))
-            args = (ctx, *bound.args) if signature.wants_context else bound.args
-            call = partial(signature.function, *args, **bound.kwargs)
-            if inspect.iscoroutinefunction(signature.function):
-                return await self._in_loop(ctx, call)
-            return await self._in_thread(ctx, call)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # Not we were called off: the handler let somebody else's end escape.
-            return Raised(error)
-        except (Exception, SystemExit) as error:
-            return Raised(error)
+    def _run(self, flight: Flight) -> Run:
+        """With its secrets; from here on whatever it says is masked."""
+        stored, ctx = flight.stored, flight.ctx
+        owner = Owner(stored.job.tenant, stored.job.id, stored.body.type)
+        opened = self.engine.secrets.opened(stored.body.payload, owner)
+        if opened.values:
+            ctx.heard.mask = Mask(opened.values)
+        return Run(stored, ctx, self.handlers[stored.body.type], opened, self.around)
 
-    async def _in_loop(self, ctx: Context, call: Callable[[], Any]) -> Any:
-        """A coroutine; if something around it swallows its error, it has returned nothing."""
-        async with self.around.awaited([ctx]):
-            return await call()
+    def _kind(self, stored: Stored) -> Kind:
+        """Where it runs. What is usual is the same for all jobs of a type."""
+        if stored.job.losses:
+            return self._chosen(stored)
+        usual = (stored.body.type, stored.job.active_us is None)
+        if usual not in self._kinds:
+            self._kinds[usual] = self._chosen(stored)
+        return self._kinds[usual]
 
-    async def _in_thread(self, ctx: Context, call: Callable[[], Any]) -> Any:
-        """A plain function in a thread, with what is as plain as it around it in there."""
-        inner, outer = self.around.sync_ones(), self.around.async_ones()
-        async with outer.awaited([ctx]):
-            ended = await asyncio.to_thread(_called, inner, ctx, call)
-            if outer and isinstance(ended, Raised) and ended.is_plain:
-                # Those around it hear of it; what no coroutine could carry ends the run as it is.
-                raise ended.error
-            return ended
+    def _usual(self, signature: Signature) -> Kind:
+        means = signature.means
+        is_light = means.memory_bytes is None and means.executor in (None, Kind.ASYNC)
+        is_async = inspect.iscoroutinefunction(signature.function)
+        return Kind.ASYNC if is_async and is_light else Kind.PROCESS
 
-    def _opened(self, stored: Stored, ctx: Context) -> str:
-        """The payload with its secrets; from here on whatever the run says is masked."""
-        job = stored.job
-        owner = Owner(job.tenant, job.id, stored.body.type)
-        opened = self._engine.secrets.opened(stored.body.payload, owner)
-        ctx.heard.mask = Mask(opened.values)
-        return opened.payload
-
-    async def _followed(self, change: Change, calls: Sequence[Asking], now: int) -> Change:
-        """The same with the jobs that are to come into being with it, if it completes the job."""
-        if not calls or not isinstance(change.command, j.Complete):
-            return change
-        rows = [
-            LimitRow(LimitKind.KEY, key, limit, tenant)
-            for call in calls
-            for (tenant, key), limit in call.limit().items()
-        ]
-        if rows:
-            await self._engine.store.set_limits(rows, now=now)
-        return msgspec.structs.replace(change, new=tuple(call.ask(now) for call in calls))
-
-    async def _report(self, stored: Stored, change: Change) -> j.Answer:
-        """The last lines go with the end, in one commit; of an end that is refused they stay."""
-        [answer] = await self._engine.carry_out([change])
-        if isinstance(answer, Refusal) and answer.code == "not_asked":
-            # It stopped of its own accord, as if it had been asked to: that is a discard.
-            failed = j.Fail(lease=stored.job.lease, code="DISCARD")
-            change = msgspec.structs.replace(change, command=failed)
-            [answer] = await self._engine.carry_out([change])
-        if isinstance(answer, Refusal):
-            await self._keep(stored, change.beside.lines)
-        return answer
-
-    async def _watch(self, stored: Stored, ctx: Context) -> None:
-        while True:
-            await asyncio.sleep(WATCH_S)
-            # A store that is away for a while is no reason to end a run: what was said is kept.
-            with suppress(StoreError):
-                ctx.heard.is_cancelled = await self._bridge.reach(self._looked(stored, ctx.heard))
-
-    async def _looked(self, stored: Stored, heard: Heard) -> bool:
-        """Carry what was said to the store, and see whether the run should stop."""
-        note, lines = heard.note, tuple(heard.lines)
-        await self._note(stored, note)
-        await self._keep(stored, lines)
-        heard.forget(len(lines), note)
-        return await self._is_over(stored)
-
-    async def _note(self, stored: Stored, note: Note | None) -> None:
-        store, job = self._engine.store, stored.job
-        if note is not None and job.lease is not None:
-            await store.note([(key_of(job), job.lease, note)], now=store.now())
-
-    async def _keep(self, stored: Stored, lines: Sequence[Line]) -> None:
-        if lines:
-            key = key_of(stored.job)
-            await self._engine.store.append_logs([(key, line) for line in lines])
-
-    async def _is_over(self, stored: Stored) -> bool:
-        """Whether it was asked to stop, or the job is no longer ours."""
-        [now] = await self._engine.store.get([key_of(stored.job)])
-        return now is None or now.job.lease != stored.job.lease or now.job.cancel_at is not None
+    def _chosen(self, stored: Stored) -> Kind:
+        signature = self.handlers[stored.body.type]
+        wanted = kind_of(stored, signature.function, signature.means)
+        return chosen(wanted, signature.function, self.executors)
 
 
-def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> Any:
+async def _awaited(
+    flight: Flight, run: Run, executor: Executor, end: Callable[[Flight, Ended], None]
+) -> None:
     try:
-        with around.here(ctx):
-            return call()
-    except BaseException as error:
-        # As a value: a future takes neither StopIteration nor what would end this process.
-        return Raised(error)
+        ended = await executor.run(run)
+    except DetentError as error:
+        # Nothing has begun, and it is no fault of the job: it goes back, like on a deploy.
+        flight.why, flight.fault = Why.NO_ROOM, error
+        ended = Stopped(Rung.KILLED)
+    end(flight, ended)

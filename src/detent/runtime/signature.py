@@ -33,6 +33,12 @@ class _Payload(msgspec.Struct, forbid_unknown_fields=True):
     kwargs: dict[str, msgspec.Raw] = {}
 
 
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    kwargs: dict[str, msgspec.Raw]
+    args: tuple[()] = ()
+
+
+_NAMED = msgspec.json.Decoder(_Named)
 _PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
 
 
@@ -101,6 +107,29 @@ class Signature:
         bound = self._bound(found.args, found.kwargs)
         self._each(bound.arguments, self._read)
         return bound
+
+    def call(self, payload: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The same as arguments to call it with. Where all are named, there is nothing to bind."""
+        readers, needed = self._named
+        if readers:
+            try:
+                found = _NAMED.decode(payload)
+                if needed <= found.kwargs.keys() <= readers.keys():
+                    named = found.kwargs.items()
+                    return (), {name: readers[name].read(value) for name, value in named}
+            except (msgspec.DecodeError, RecursionError, BadValue):
+                # What is wrong with them is said below.
+                pass
+        bound = self.arguments(payload)
+        return bound.args, bound.kwargs
+
+    @cached_property
+    def _named(self) -> tuple[dict[str, Reader], set[str]]:
+        """How to read parameters, and which must be there; none, if not all can be named."""
+        parameters = self._signature.parameters.values()
+        if any(one.kind in (_P.POSITIONAL_ONLY, *_MANY) for one in parameters):
+            return {}, set()
+        return self._readers, {one.name for one in parameters if one.default is _P.empty}
 
     def result(self, text: str | None) -> Any:
         """What the handler returned, as the type it promised."""

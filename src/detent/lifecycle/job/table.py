@@ -326,7 +326,7 @@ JOB = Machine(
         Guard("unexpired", "its time to live has not passed"),
         Guard("holder_alive", "the lease of whoever takes it is alive"),
         Guard("lease", "a worker's word counts only under the lease of record"),
-        Guard("lease_over", "the lease has ended or its holder is marked lost"),
+        Guard("lease_over", "the lease has ended, or its holder is marked lost or says so itself"),
         Guard("not_cancelling", "after a cancel request it is cancelled instead, at no charge"),
         Guard("may_return", "the profile lets a started job go back unharmed"),
         Guard("cancellable", "the profile lets this actor call off a single job"),

@@ -108,9 +108,10 @@ class Run:
 
     def call(self) -> Callable[[], Any]:
         """The function with its arguments; `BadArguments` if they do not fit."""
-        bound = self.signature.arguments(self.opened.payload)
-        args = (self.ctx, *bound.args) if self.signature.wants_context else bound.args
-        return partial(self.signature.function, *args, **bound.kwargs)
+        args, kwargs = self.signature.call(self.opened.payload)
+        if self.signature.wants_context:
+            args = (self.ctx, *args)
+        return partial(self.signature.function, *args, **kwargs)
 
 
 class Executor(Protocol):

@@ -10,8 +10,8 @@ import io
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final, Self, TextIO
@@ -54,13 +54,26 @@ def say(ctx: Context, level: str, lines: Sequence[str]) -> None:
         ctx.log(line, level)
 
 
+_LOCK = threading.RLock()
+"""Threads of one run may speak at once."""
+
+
 class _Speech:
     """What one run says through the streams; threads of its own may speak too."""
 
+    __slots__ = ("_ctx", "_streams", "_token")
+
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._lock = threading.RLock()
-        self._streams = {"stdout": Splitter(), "stderr": Splitter()}
+        self._streams: dict[str, Splitter] = {}
+
+    def __enter__(self) -> None:
+        self._token = _SPEECH.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        _SPEECH.reset(self._token)
+        if self._streams:
+            self.end()
 
     def write(self, stream: str, text: str) -> None:
         heard = self._ctx.heard
@@ -68,15 +81,15 @@ class _Speech:
             self._streams[stream].end()
             heard.drop(text.count("\n"))
             return
-        with self._lock:
-            lines = self._streams[stream].feed(text)
+        with _LOCK:
+            lines = self._streams.setdefault(stream, Splitter()).feed(text)
         say(self._ctx, stream, lines)
 
     def log(self, record: logging.LogRecord, text: str) -> None:
         self._ctx.log(text, record.levelname.lower())
 
     def end(self) -> None:
-        with self._lock:
+        with _LOCK:
             rest = {name: one.end() for name, one in self._streams.items()}
         for name, lines in rest.items():
             say(self._ctx, name, lines)
@@ -85,16 +98,9 @@ class _Speech:
 _SPEECH: ContextVar[_Speech | None] = ContextVar("detent_speech", default=None)
 
 
-@contextmanager
-def captured(ctx: Context) -> Iterator[None]:
+def captured(ctx: Context) -> AbstractContextManager[None]:
     """Whatever is printed and logged in here, and in tasks begun in here, is said by this run."""
-    speech = _Speech(ctx)
-    token = _SPEECH.set(speech)
-    try:
-        yield
-    finally:
-        _SPEECH.reset(token)
-        speech.end()
+    return _Speech(ctx)
 
 
 class _Stream(io.TextIOBase):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
@@ -22,30 +23,30 @@ class AsyncExecutor:
     kind = Kind.ASYNC
 
     def __init__(self) -> None:
-        self._tasks: dict[Run, asyncio.Task[Any]] = {}
-        self._ends: dict[Run, asyncio.Future[Ended]] = {}
+        self._tasks: dict[Run, asyncio.Task[Ended]] = {}
+        self._ends: dict[Run, Callable[[Ended], None]] = {}
         self._interrupted: set[Run] = set()
-        self._abandoned: set[asyncio.Task[Any]] = set()
 
     @property
     def abandoned(self) -> int:
         """How many handlers go on although nobody listens to them."""
-        return len(self._abandoned)
+        return len(self._tasks) - len(self._ends)
+
+    def start(self, run: Run, end: Callable[[Ended], None]) -> None:
+        """Run it in a task of its own, and tell once how it ended: `run` without a second task."""
+        task = asyncio.get_running_loop().create_task(_handled(run))
+        self._tasks[run], self._ends[run] = task, end
+        task.add_done_callback(partial(self._done, run))
 
     async def run(self, run: Run) -> Ended:
-        """Run it in a task of its own."""
-        task = asyncio.create_task(_handled(run))
-        self._tasks[run] = task
+        """The same, awaited."""
         end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._ends[run] = end
-        task.add_done_callback(lambda done: settle(end, self._ended(run, done)))
+        self.start(run, partial(settle, end))
         try:
             return await end
         finally:
-            if not task.done():
-                self._abandon(task)
-            self._interrupted.discard(run)
-            del self._tasks[run], self._ends[run]
+            if self._ends.pop(run, None) is not None:
+                self._tasks[run].cancel()
 
     def ask(self, run: Run) -> None:
         """It sees `ctx.cancelled`."""
@@ -62,40 +63,46 @@ class AsyncExecutor:
 
     async def kill(self, run: Run) -> Rung:
         """Call it off once more; a task that swallows even that is left to itself."""
-        task, end = self._tasks.get(run), self._ends.get(run)
-        if task is None or end is None or not self.interrupt(run):
+        task = self._tasks.get(run)
+        if task is None or not self.interrupt(run):
             return Rung.KILLED
         await asyncio.wait([task], timeout=PATIENCE_S)
         if task.done():
             return Rung.KILLED
-        settle(end, Stopped(Rung.ABANDONED))
+        end = self._ends.pop(run, None)
+        if end is not None:
+            end(Stopped(Rung.ABANDONED))
         return Rung.ABANDONED
 
     async def close(self) -> None:
         """Kill what is under way."""
         await asyncio.gather(*(self.kill(run) for run in list(self._tasks)))
 
-    def _ended(self, run: Run, task: asyncio.Task[Any]) -> Ended:
+    def _done(self, run: Run, task: asyncio.Task[Ended]) -> None:
+        del self._tasks[run]
+        end = self._ends.pop(run, None)
+        ended = self._ended(run, task)
+        self._interrupted.discard(run)
+        if end is not None:
+            end(ended)
+
+    def _ended(self, run: Run, task: asyncio.Task[Ended]) -> Ended:
         if not task.cancelled():
-            ended: Ended = task.result()
-            return ended
+            return task.result()
         if run in self._interrupted:
             return Stopped(Rung.INTERRUPTED)
         # Not we called it off: the handler let somebody else's end escape.
         return Raised(asyncio.CancelledError())
 
-    def _abandon(self, task: asyncio.Task[Any]) -> None:
-        task.cancel()
-        self._abandoned.add(task)
-        task.add_done_callback(self._abandoned.discard)
-
 
 async def _handled(run: Run) -> Ended:
     """What it returned or raised; if something around it swallows its error, it is nothing."""
-    ended: Ended = Returned(None)
     with captured(run.ctx):
         try:
             call = run.call()
+            if not run.around:
+                return Returned(await call())
+            ended: Ended = Returned(None)
             async with run.around.awaited([run.ctx]):
                 ended = Returned(await call())
         except (Exception, SystemExit) as error:

@@ -1,0 +1,189 @@
+"""A worker inside a program of the user: it works while the program does other things.
+
+Its handlers run in the loop of whoever enters it, and its beats come from the thread of the bridge.
+A handler that keeps Python from switching threads for 15 seconds keeps that one silent too, and its
+jobs are then given to others: what computes for long belongs into `detent worker`, or a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+
+from detent.app.options import need_known
+from detent.errors import InstanceLost
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.runtime.draining import Beat
+from detent.runtime.executors.api import Executor
+from detent.runtime.executors.capture import Capture
+from detent.runtime.executors.means import Kind
+from detent.runtime.executors.processes import Pool, ProcessExecutor
+from detent.runtime.executors.tasks import AsyncExecutor
+from detent.runtime.executors.threads import ThreadExecutor
+from detent.runtime.running import Runner
+from detent.runtime.worker.settings import Settings, Status
+from detent.runtime.worker.worker import Worker
+from detent.stores.api import Fair
+
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
+
+__all__ = ["Working", "WorkingOptions", "work", "work_until_told"]
+
+_log = logging.getLogger(__name__)
+GRACE_S = 30.0
+"""How long jobs may take to finish when the worker is called off."""
+
+
+class WorkingOptions(TypedDict, total=False):
+    """What a worker works on, and how much of it at once.
+
+    `slots` is how many jobs run at once, `sync_slots` how many of them in threads and processes.
+    Queues are served from left to right, or in turn if it is to be `fair`. `grace` is how long they
+    may take to finish when it is called off. `processes` names the app (`"shop.jobs:app"`) for the
+    jobs that need a process of their own; without it they run in threads. With `upkeep`, which is
+    usual, it also does what time asks for: retries, schedules, deadlines.
+    """
+
+    queues: tuple[str, ...]
+    slots: int
+    sync_slots: int
+    types: tuple[str, ...]
+    tenants: tuple[str, ...]
+    fair: Literal["queues", "keys"]
+    grace: float
+    processes: str
+    upkeep: bool
+
+
+class Working:
+    """A worker in the running loop, while this is entered; leaving it, jobs may finish."""
+
+    def __init__(self, app: Detent, options: WorkingOptions) -> None:
+        need_known(options, WorkingOptions)
+        told: dict[str, Any] = {**options}
+        self._grace_s: float = told.pop("grace", GRACE_S)
+        self._reference: str | None = told.pop("processes", None)
+        self._has_upkeep: bool = told.pop("upkeep", True)
+        self._settings = _settings(told)
+        self._app = app
+        self._tasks: list[asyncio.Task[None]] = []
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> Self:
+        app = self._app
+        self._executors = self._made()
+        self._capture = Capture().__enter__()
+        self._tasks = [asyncio.create_task(self._work())]
+        if self._has_upkeep:
+            self._tasks.append(asyncio.create_task(app.aupkeep()))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        try:
+            await self.stop(self._grace_s)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+            for executor in self._executors.values():
+                await executor.close()
+            self._capture.__exit__(kind, error, where)
+        for fault in ended:
+            # What ended it before it was left is told now, unless something else is.
+            if isinstance(fault, Exception) and kind is None:
+                raise fault
+
+    @property
+    def status(self) -> Status | None:
+        """What it does right now; nothing before it has begun."""
+        return None if self._worker is None else self._worker.status()
+
+    async def stop(self, grace_s: float) -> None:
+        """Claim nothing more, and let jobs finish within the grace; the others go back."""
+        if self._worker is not None and not self._tasks[0].done():
+            await self._worker.stop(grace_s)
+
+    async def hasten(self, grace_s: float) -> None:
+        """Shorten the grace of a stop that is under way."""
+        if self._worker is not None:
+            await self._worker.hasten(grace_s)
+
+    def _made(self) -> dict[Kind, Executor]:
+        slots = self._settings.slots
+        made: dict[Kind, Executor] = {
+            Kind.ASYNC: AsyncExecutor(),
+            Kind.THREAD: ThreadExecutor(slots),
+        }
+        if self._reference is not None:
+            made[Kind.PROCESS] = ProcessExecutor(self._reference, Pool(most=slots))
+        return made
+
+    async def _work(self) -> None:
+        """One instance after the other: one that is declared lost is followed by a new one."""
+        while True:
+            try:
+                return await self._live()
+            except InstanceLost as error:
+                _log.warning("a new worker takes over: %s", error)
+
+    async def _live(self) -> None:
+        app = self._app
+        engine = await app.bridge.reach(app.engine())
+        instance = f"embedded-{engine.identity.id()}"
+        runner = Runner(
+            engine, app.bridge, app.handlers, By(Actor.WORKER, instance), self._executors
+        )
+        runner.around = app.runs
+        self._worker = worker = Worker(runner, self._settings)
+        beat = Beat(engine.store, instance)
+        await app.bridge.reach(beat.once())
+        beating = asyncio.create_task(app.bridge.reach(beat.run()))
+        running = asyncio.create_task(worker.run())
+        await asyncio.wait([beating, running], return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            await worker.lapse()
+        beating.cancel()
+        await asyncio.wait([beating])
+        await running
+        if beat.is_over:
+            raise InstanceLost("This worker could not renew its lease", worker=instance)
+
+
+def _settings(told: dict[str, Any]) -> Settings:
+    for option in ("queues", "tenants", "types"):
+        if option in told:
+            told[option] = tuple(told[option])
+    if "fair" in told:
+        told["fair"] = Fair(told["fair"])
+    return Settings(**told)
+
+
+async def work(app: Detent, options: WorkingOptions) -> None:
+    """Until called off; then jobs may finish within the grace."""
+    async with Working(app, options):
+        await asyncio.get_running_loop().create_future()
+
+
+async def work_until_told(app: Detent, options: WorkingOptions) -> None:
+    """The same until the process is asked to end; asked twice, it does not wait any longer."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    async with Working(app, options) as working:
+
+        def ask() -> None:
+            if asked.is_set():
+                loop.create_task(working.hasten(0.0))
+            asked.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ask)
+        await asked.wait()

@@ -1,0 +1,208 @@
+"""Tells the engine how runs ended, many at once: one commit for all that ended meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from detent.engine.commands import Beside, Change
+from detent.engine.engine import Engine
+from detent.errors import DetentError
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.job.table import Cause
+from detent.lifecycle.job.values import REASON_MAX
+from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.profile import PROFILES, Drain
+from detent.lifecycle.retry import ErrorInfo
+from detent.runtime.context import Asking, Heard
+from detent.runtime.ending import Raised, Told, ending
+from detent.runtime.executors.api import Died, Ended, Returned, Rung, Stopped
+from detent.runtime.outcomes import Cancelled
+from detent.runtime.running import Flight, Why
+from detent.stores.api import Failure, LimitKind, LimitRow, Line
+
+__all__ = ["DIED", "INTERRUPTED", "Report", "Reporter", "timing_out"]
+
+DIED = "process_died"
+"""The code of the error of an attempt whose process ended without a word."""
+INTERRUPTED = "INTERRUPTED"
+"""The code of a job that may run once only and was stopped by a deploy."""
+LINES_MAX = 500
+"""So many lines go with the commit that ends a job; what is before them goes ahead."""
+_CAUSES = {
+    Rung.INTERRUPTED: Cause.CONFIRMED,
+    Rung.KILLED: Cause.KILLED,
+    Rung.ABANDONED: Cause.ABANDONED,
+}
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a run ended, and what is to be said about it; nothing, if it no longer counts."""
+
+    flight: Flight
+    ended: Ended
+    change: Change | None
+
+
+class Reporter:
+    """Makes reports where the handlers run, and files them in the loop of the store."""
+
+    def __init__(self, engine: Engine, by: By) -> None:
+        self._engine = engine
+        self._by = by
+
+    def report(self, flight: Flight, ended: Ended) -> Report:
+        """What is to be said about a run that ended like this."""
+        if flight.is_ours:
+            return Report(flight, ended, self._change(flight, ended))
+        if isinstance(ended, Stopped) and ended.rung is not Rung.INTERRUPTED:
+            # Under a lease that has ended the history is closed to us, so the log has it.
+            said = f"this run was {ended.rung}: it should have stopped ({flight.why})"
+            flight.ctx.heard.say(said, "warning", self._engine.store.now())
+        return Report(flight, ended, None)
+
+    def _change(self, flight: Flight, ended: Ended) -> Change:
+        stored, heard, now = flight.stored, flight.ctx.heard, self._engine.store.now()
+        if isinstance(ended, Died):
+            return self._lost(flight, ended, now)
+        if flight.why in (Why.DRAIN, Why.NO_ROOM) and _gave_way(ended):
+            return self.parting(flight)
+        if isinstance(ended, Stopped):
+            command = j.ConfirmCancel(lease=stored.job.lease, cause=_CAUSES[ended.rung])
+            beside = Beside(lines=heard.rest(now))
+            return Change(flight.key, command, self._by, beside=beside, known=stored)
+        returned = ended.value if isinstance(ended, Returned) else ended
+        return ending(stored, returned, self._by, heard, now)
+
+    def _lost(self, flight: Flight, died: Died, now: int) -> Change:
+        """It took its process with it: a loss, by the word of the worker that is still there."""
+        stored, heard = flight.stored, flight.ctx.heard
+        details = msgspec.json.encode(died).decode()
+        message = heard.kept(died.reason, REASON_MAX)
+        failure = Failure(stored.job.attempt, now, DIED, message, details=heard.mask(details))
+        beside = Beside(failure=failure, lines=heard.rest(now))
+        command = j.Lose(lease=stored.job.lease)
+        return Change(flight.key, command, self._by, beside=beside, known=stored)
+
+    def parting(self, flight: Flight) -> Change:
+        """What becomes of a job whose worker has to go before it is done."""
+        stored, now = flight.stored, self._engine.store.now()
+        if PROFILES[stored.job.profile].drain is Drain.FAIL:
+            why = "Its worker was stopped, and a job of this kind runs once"
+            told = Told(INTERRUPTED, ("Interrupted",), why, "", retryable=False)
+            return ending(stored, told, self._by, flight.ctx.heard, now)
+        command = j.HandBack(lease=stored.job.lease)
+        beside = Beside(lines=flight.ctx.heard.rest(now))
+        return Change(flight.key, command, self._by, beside=beside, known=stored)
+
+    def unstorable(self, flight: Flight, error: DetentError) -> Report:
+        """What it returned or said cannot be stored: then that is how it ended."""
+        change = ending(flight.stored, Raised(error), self._by, Heard(), self._engine.store.now())
+        return Report(flight, Raised(error), change)
+
+    async def file(self, reports: Sequence[Report]) -> list[j.Answer]:
+        """The answer to each that says something, in order; of the others the lines are kept."""
+        told = [one for one in reports if one.change is not None]
+        await self._ahead(reports)
+        changes = [
+            await self._whole(one.flight, one.change) if _is_more(one) else one.change
+            for one in told
+            if one.change is not None
+        ]
+        answers = await self._answers(changes) if changes else []
+        for report, answer in zip(told, answers, strict=True):
+            if isinstance(answer, Refusal) and report.change is not None:
+                # The last lines go with the end, in one commit; of one that is refused they stay.
+                await self.keep(report.flight, report.change.beside.lines)
+        return answers
+
+    async def keep(self, flight: Flight, lines: Sequence[Line]) -> None:
+        """Lines for the log of a job, whatever has become of it."""
+        for at in range(0, len(lines), LINES_MAX):
+            some = lines[at : at + LINES_MAX]
+            await self._engine.store.append_logs([(flight.key, line) for line in some])
+
+    async def _answers(self, changes: Sequence[Change]) -> list[j.Answer]:
+        answers = await self._engine.carry_out(changes)
+        unasked = [at for at, one in enumerate(answers) if _is_unasked(one)]
+        if unasked:
+            # Those stopped of their own accord, as if they had been asked to: that is a discard.
+            again = [_discarding(changes[at]) for at in unasked]
+            for at, answer in zip(unasked, await self._engine.carry_out(again), strict=True):
+                answers[at] = answer
+        return answers
+
+    async def _whole(self, flight: Flight, change: Change) -> Change:
+        """With the jobs that come into being if it completes, and the end of a long log."""
+        calls = flight.ctx.heard.calls
+        lines, now = change.beside.lines, self._engine.store.now()
+        if len(lines) > LINES_MAX:
+            await self.keep(flight, lines[:-LINES_MAX])
+            beside = msgspec.structs.replace(change.beside, lines=lines[-LINES_MAX:])
+            change = msgspec.structs.replace(change, beside=beside)
+        if not calls or not isinstance(change.command, j.Complete):
+            return change
+        if rows := _limits_of(calls):
+            await self._engine.store.set_limits(rows, now=now)
+        return msgspec.structs.replace(change, new=tuple(call.ask(now) for call in calls))
+
+    async def _ahead(self, reports: Sequence[Report]) -> None:
+        """What does not go with an end: the last progress, and what a run said that is over."""
+        store = self._engine.store
+        notes = [
+            (one.flight.key, one.flight.stored.job.lease or "", note)
+            for one in reports
+            if (note := one.flight.ctx.heard.note) is not None
+        ]
+        if notes:
+            await store.note(notes, now=store.now())
+        for one in reports:
+            if one.change is None:
+                await self.keep(one.flight, one.flight.ctx.heard.rest(store.now()))
+
+
+def timing_out(flight: Flight, by: str, now: int) -> Change:
+    """Its time is up: what follows from that is for the lifecycle to say, as always."""
+    job = flight.stored.job
+    code = PROFILES[job.profile].code(j.JobState.ACTIVE, j.JobEvent.TIME_OUT)
+    why = f"It ran longer than the {(job.active_us or 0) / 1_000_000:g} s that it may take"
+    return Change(
+        flight.key,
+        None,
+        By(Actor.SYSTEM, by),
+        beside=Beside(failure=Failure(job.attempt, now, code, why)),
+        error=ErrorInfo(code),
+        known=flight.stored,
+    )
+
+
+def _is_more(report: Report) -> bool:
+    change = report.change
+    return bool(report.flight.ctx.heard.calls) or (
+        change is not None and len(change.beside.lines) > LINES_MAX
+    )
+
+
+def _gave_way(ended: Ended) -> bool:
+    """Whether it ended because it was stopped, and not by itself."""
+    is_asked = isinstance(ended, Raised) and isinstance(ended.error, Cancelled)
+    return is_asked or isinstance(ended, Stopped)
+
+
+def _is_unasked(answer: j.Answer) -> bool:
+    return isinstance(answer, Refusal) and answer.code == "not_asked"
+
+
+def _discarding(change: Change) -> Change:
+    lease = getattr(change.command, "lease", None)
+    return msgspec.structs.replace(change, command=j.Fail(lease=lease, code="DISCARD"))
+
+
+def _limits_of(calls: Sequence[Asking]) -> list[LimitRow]:
+    return [
+        LimitRow(LimitKind.KEY, key, limit, tenant)
+        for call in calls
+        for (tenant, key), limit in call.limit().items()
+    ]

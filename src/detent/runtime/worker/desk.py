@@ -1,0 +1,294 @@
+"""The worker's side that talks to the store, in the loop of the bridge.
+
+It claims what can start now, takes in how runs ended, and puts both into the same commits: whatever
+has ended while one step of the store ran goes with the next claim. Two turns may be under way, so
+that one batch of jobs runs while the store works on the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from detent.errors import DetentError, InstanceLost, StoreError
+from detent.lifecycle import job as j
+from detent.lifecycle.machine import Refusal
+from detent.lifecycle.profile import PROFILES, Drain
+from detent.runtime.executors.api import Rung, Stopped
+from detent.runtime.executors.means import Kind
+from detent.runtime.reporting import Report, Reporter
+from detent.runtime.running import Flight, Runner
+from detent.runtime.worker.counting import Counts
+from detent.runtime.worker.wishing import Wish, Wishes
+from detent.stores.api import Claimed, Key, Stored
+
+__all__ = ["Desk"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+TURNS_MAX = 2
+POLL_S = 1.0
+"""How long a worker with nothing to do trusts that it will be woken."""
+_RETRY_S = 0.1
+_RETRY_S_MAX = 2.0
+
+
+class Desk:
+    """Everything here happens in one loop; `put` hands a flight to the handlers' loop."""
+
+    def __init__(self, runner: Runner, reporter: Reporter, wishes: Wishes, counts: Counts) -> None:
+        self.flights: dict[Key, Flight] = {}
+        """Every run that is under way, from the claim until its end is here."""
+        self.is_claiming = True
+        self.is_holding = False
+        """Whether ends are collected, to be filed together."""
+        self.is_lapsed = False
+        """Whether the leases are lost: nothing is reported any more."""
+        self.abandoned: list[str] = []
+        """Jobs whose handlers go on although nobody listens to them."""
+        self.counts = counts
+        self._runner = runner
+        self._reporter = reporter
+        self._wishes = wishes
+        self._store = runner.engine.store
+        self._put: Callable[[Flight], None] = lambda _: None
+        self._ended: list[Report] = []
+        self._turns: set[asyncio.Task[None]] = set()
+        self._waiting: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._fault: BaseException | None = None
+        self._is_done = False
+        self._is_pausing = False
+
+    async def run(self, put: Callable[[Flight], None]) -> None:
+        """Turn after turn, until it is closed or something is wrong that only a restart mends."""
+        self._put = put
+        try:
+            while not self._is_done and self._fault is None:
+                news = self._news
+                self._begin_turns()
+                await news.wait()
+        finally:
+            self.is_claiming = False
+            await self._end_turns()
+        if self._fault is not None:
+            raise self._fault
+
+    def close(self) -> None:
+        """No more turns."""
+        self._is_done = True
+        self.tell()
+
+    def land(self, reports: list[Report]) -> None:
+        """These runs have ended: their slots are free."""
+        for report in reports:
+            flight = report.flight
+            if self.flights.get(flight.key) is flight:
+                del self.flights[flight.key]
+                self._vacate(flight, is_abandoned=_is_abandoned(report))
+                self._ended.append(report)
+                if flight.fault is not None:
+                    self._mind(flight.fault)
+        self.tell()
+
+    def _vacate(self, flight: Flight, *, is_abandoned: bool) -> None:
+        self.counts.free(flight.kind, is_abandoned=is_abandoned)
+        if is_abandoned:
+            self.abandoned.append(flight.key[1])
+
+    def _mind(self, fault: DetentError) -> None:
+        """A job could not even begin. There is a pause, and no end of trying but a restart."""
+        _log.warning("jobs are given back, because none can begin: %s", fault)
+        if not self._is_pausing:
+            self._is_pausing = True
+            asyncio.get_running_loop().call_later(POLL_S, self._unpause)
+
+    def _unpause(self) -> None:
+        self._is_pausing = False
+        self._wet()
+
+    def claim(self) -> None:
+        """Go on claiming."""
+        self.is_claiming = True
+        self._wet()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight, and all that ended is filed."""
+        return not self.flights and not self._ended and not self._turns
+
+    async def until(self, is_so: Callable[[], bool], deadline: Callable[[], float]) -> bool:
+        """Wait for something to become so; the deadline, by the loop's time, may move."""
+        loop = asyncio.get_running_loop()
+        while not is_so():
+            left = deadline() - loop.time()
+            if left <= 0:
+                return False
+            news = self._news
+            await asyncio.wait([asyncio.ensure_future(news.wait())], timeout=min(left, 0.1))
+        return True
+
+    # --- turns ----------------------------------------------------------------------------------
+
+    def tell(self) -> None:
+        """Something has changed for somebody who waits."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _wet(self) -> None:
+        self._wishes.wet()
+        self.tell()
+
+    def _begin_turns(self) -> None:
+        while len(self._turns) < TURNS_MAX:
+            reports = self._taken()
+            wish = self._wish()
+            if not reports and wish is None:
+                return
+            turn = asyncio.ensure_future(self._turn(reports, wish))
+            self._turns.add(turn)
+            turn.add_done_callback(self._turned)
+
+    def _taken(self) -> list[Report]:
+        if self.is_holding:
+            return []
+        taken, self._ended = self._ended, []
+        return taken
+
+    def _wish(self) -> Wish | None:
+        if not self.is_claiming or self._is_pausing:
+            return None
+        wish = self._wishes.next(self.counts.slots_free, self.counts.sync_free)
+        if wish is not None:
+            self.counts.reserve(wish.size, is_sync=wish.is_sync)
+        return wish
+
+    async def _turn(self, reports: Sequence[Report], wish: Wish | None) -> None:
+        """Both at once, so that they meet in one step of the store."""
+        if wish is None:
+            await self._file(reports)
+        elif not reports:
+            await self._claim(wish)
+        else:
+            await asyncio.gather(self._file(reports), self._claim(wish))
+
+    def _turned(self, turn: asyncio.Task[None]) -> None:
+        self._turns.discard(turn)
+        if not turn.cancelled() and (error := turn.exception()) is not None:
+            self._fault = self._fault or error
+        self.counts.step_at = self._store.now()
+        self.tell()
+
+    async def _end_turns(self) -> None:
+        tasks = [*self._turns] if self._waiting is None else [*self._turns, self._waiting]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- claiming -------------------------------------------------------------------------------
+
+    async def _claim(self, wish: Wish) -> None:
+        claimed = Claimed()
+        try:
+            # The same wish again, if the answer to the first was lost: it has the same leases.
+            claimed = await self._patiently(lambda: self._runner.engine.claim(wish.want))
+        finally:
+            flights = [self._runner.flight(stored) for stored in claimed.jobs]
+            sync = sum(one.kind is not Kind.ASYNC for one in flights)
+            self.counts.taken(wish.size, len(flights), sync, is_sync=wish.is_sync)
+        if claimed.lost:
+            raise InstanceLost(
+                "This worker was declared lost, and its jobs are given to others: it must start"
+                " anew under another name",
+                worker=wish.want.holder,
+            )
+        if not flights:
+            self._wait_for_more(wish, claimed)
+        for flight in flights:
+            self._accept(flight)
+
+    def _accept(self, flight: Flight) -> None:
+        """Let it run; what came after the last call is given back, if it may be."""
+        if self.is_lapsed:
+            return
+        self.flights[flight.key] = flight
+        if self.is_claiming or not _may_return(flight.stored):
+            self._put(flight)
+        else:
+            back = self._reporter.parting(flight)
+            self.land([Report(flight, Stopped(Rung.INTERRUPTED), back)])
+
+    def _wait_for_more(self, wish: Wish, claimed: Claimed) -> None:
+        self._wishes.dry(wish)
+        if claimed.retry_at is not None:
+            delay_s = (claimed.retry_at - self._store.now()) / 1_000_000
+            asyncio.get_running_loop().call_later(min(max(delay_s, 0.0), POLL_S), self._wet)
+        if self._waiting is None:
+            self._waiting = asyncio.ensure_future(self._wait(claimed.seen))
+
+    async def _wait(self, seen: int) -> None:
+        try:
+            await self._patiently(lambda: self._store.wait(POLL_S, seen))
+        finally:
+            self._waiting = None
+            self._wet()
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """A store that is away for a while comes back."""
+        pause = _RETRY_S
+        while True:
+            try:
+                return await work()
+            except StoreError as error:
+                if not error.retryable or self.is_lapsed:
+                    raise
+                _log.warning("the store will be asked again: %s", error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _RETRY_S_MAX)
+
+    # --- reporting ------------------------------------------------------------------------------
+
+    async def _file(self, reports: Sequence[Report]) -> None:
+        if self.is_lapsed:
+            return
+        try:
+            answers = await self._patiently(lambda: self._reporter.file(reports))
+        except DetentError as error:
+            if len(reports) > 1:
+                # One of them cannot be stored; the others are no part of that.
+                for one in reports:
+                    await self._file([one])
+                return
+            answers = await self._refile(reports[0], error)
+        self.counts.lost += sum(one.change is None for one in reports)
+        for answer in answers:
+            self._count(answer)
+
+    async def _refile(self, report: Report, error: DetentError) -> list[j.Answer]:
+        """What it returned or said cannot be stored: then that is how it ended."""
+        failed = self._reporter.unstorable(report.flight, error)
+        try:
+            return await self._patiently(lambda: self._reporter.file([failed]))
+        except DetentError:
+            _log.exception("the end of job %s cannot be stored", report.flight.key[1])
+            self.counts.lost += 1
+            return []
+
+    def _count(self, answer: j.Answer) -> None:
+        if isinstance(answer, Refusal):
+            self.counts.lost += 1
+        elif answer.job.state is j.JobState.COMPLETED:
+            self.counts.done += 1
+        elif isinstance(answer, j.Accepted) and answer.events[0].name in ("fail", "lose"):
+            self.counts.failed += 1
+
+
+def _may_return(stored: Stored) -> bool:
+    return PROFILES[stored.job.profile].drain is Drain.HAND_BACK
+
+
+def _is_abandoned(report: Report) -> bool:
+    return isinstance(report.ended, Stopped) and report.ended.rung is Rung.ABANDONED

@@ -1,0 +1,75 @@
+"""What a worker is told when it is made, and what it tells when it is asked."""
+
+from __future__ import annotations
+
+import msgspec
+
+from detent.errors import BadOption
+from detent.lifecycle.profile import CANCEL_GRACE_US
+from detent.stores.api import Fair
+
+__all__ = ["SLOTS_MAX", "Running", "Settings", "Status"]
+
+SLOTS_MAX = 10_000
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What it works on, and how much of it at once.
+
+    Queues are served from left to right, or with `fair` in turn; tenants always in turn. `slots` is
+    how many jobs run at once, `sync_slots` how many of them in threads and processes. `types` of
+    `None` are all that there are handlers for. `grace_s` is how long a run that was called off has
+    until it is interrupted, and again until it is killed, unless its type says otherwise.
+    """
+
+    queues: tuple[str, ...] = ("default",)
+    slots: int = 100
+    sync_slots: int = 10
+    types: tuple[str, ...] | None = None
+    tenants: tuple[str, ...] = ("",)
+    fair: Fair | None = None
+    grace_s: float = CANCEL_GRACE_US / 1_000_000
+
+    def __post_init__(self) -> None:
+        for option in ("slots", "sync_slots"):
+            if not 1 <= getattr(self, option) <= SLOTS_MAX:
+                why = f"{option} is how many jobs run at once: from 1 to {SLOTS_MAX}"
+                raise BadOption(why, option=option, value=getattr(self, option))
+        for option in ("queues", "tenants"):
+            if not getattr(self, option):
+                raise BadOption(f"A worker without {option} has nothing to do", option=option)
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A job that runs. `step` is how far its stopping has gone, `why` is why it is to stop."""
+
+    tenant: str
+    id: str
+    type: str
+    attempt: int
+    since: int
+    executor: str
+    step: str
+    why: str | None = None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker at one moment.
+
+    `state` is working, quiet, stopping or stopped. `abandoned` counts runs in threads that could
+    not be stopped; each keeps its slot, and with too many of them `wants_recycling` is true.
+    `step_at` is when the store last answered it, `loop_at` when the handlers' loop last did: in
+    microseconds, like every instant.
+    """
+
+    state: str
+    running: tuple[Running, ...]
+    slots: int
+    free: int
+    done: int
+    failed: int
+    lost: int
+    abandoned: int
+    wants_recycling: bool
+    step_at: int
+    loop_at: int

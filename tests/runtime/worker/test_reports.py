@@ -1,0 +1,191 @@
+"""How a run ended and what it said is stored, whatever it was; and nobody else is disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+
+import msgspec
+import pytest
+
+from detent import Context, Detent
+from detent.engine import limits
+from detent.runtime.executors.capture import Capture
+from tests.runtime.worker.place import Place, ended, events, until
+
+
+async def test_a_failure_has_its_traceback_and_no_secrets(here: Place) -> None:
+    @here.app.job(secret=["token"], retry=0)
+    async def leaks(token: str) -> None:
+        hidden = "local variable"
+        raise ValueError(f"bad {token}{hidden[:0]}")
+
+    handle = await leaks.aenqueue("s3cr3t-value")
+    async with here.worker() as worker:
+        assert await ended(handle) == ["discarded"]
+        assert worker.status().failed == 1
+    [failure] = (await here.stored(handle)).failures
+    assert "s3cr3t" not in repr(failure)
+    assert failure.type == "ValueError"
+    assert failure.backtrace is not None
+    assert "leaks" in failure.backtrace
+    assert "local variable" not in failure.backtrace
+
+
+async def test_arguments_that_fit_no_more_are_not_tried_again(app: Detent, place: Place) -> None:
+    @app.job(retry=5)
+    async def grown(number: int) -> None:
+        raise AssertionError(number)
+
+    handle = await place.enqueue("grown")
+    async with place.worker():
+        assert await ended(handle) == ["discarded"]
+    status = await handle.astatus()
+    assert (status.error_code, status.cause, status.attempt) == (
+        "bad_arguments",
+        "not_retryable",
+        1,
+    )
+
+
+async def test_what_is_printed_and_logged_goes_with_the_end(app: Detent, place: Place) -> None:
+    @app.job
+    async def talks(ctx: Context) -> None:
+        print("printed")  # noqa: T201
+        sys.stderr.write("to stderr\n")
+        logging.getLogger("shop").warning("logged %d", 7)
+        ctx.progress(100, "all of it")
+
+    handle = await talks.aenqueue()
+    with Capture():
+        async with place.worker():
+            await ended(handle)
+    assert await place.lines(handle) == ["printed", "to stderr", "logged 7"]
+    assert (await handle.astatus()).message == "all of it"
+
+
+async def test_what_a_long_run_says_is_there_while_it_runs(app: Detent, place: Place) -> None:
+    go = asyncio.Event()
+
+    @app.job
+    async def talks(ctx: Context) -> None:
+        for number in range(1_200):
+            ctx.log(f"line {number}")
+        ctx.progress(40)
+        await go.wait()
+        ctx.log("last")
+
+    handle = await talks.aenqueue()
+    async with place.worker():
+
+        async def all_there() -> bool:
+            return len(await place.lines(handle)) == 1_200
+
+        await until(all_there)
+        assert (await handle.astatus()).percent == 40
+        go.set()
+        await ended(handle)
+    assert await place.lines(handle) == [*(f"line {number}" for number in range(1_200)), "last"]
+
+
+async def test_a_run_that_says_too_much_is_cut_and_the_log_says_so(here: Place) -> None:
+    @here.app.job
+    async def floods(ctx: Context) -> str:
+        for _ in range(limits.LOG_LINES_MAX + 500):
+            ctx.log("x")
+        return "done"
+
+    handle = await floods.aenqueue()
+    async with here.worker():
+        assert await handle.aresult(timeout=20) == "done"
+    lines = await here.lines(handle)
+    assert len(lines) == limits.LOG_LINES_MAX + 1
+    assert lines[-1].startswith("500 more lines were dropped")
+
+
+async def test_one_end_that_cannot_be_stored_does_not_hurt_the_others(
+    app: Detent, place: Place
+) -> None:
+    go = asyncio.Event()
+
+    @app.job
+    async def returns(what: str) -> object:
+        await go.wait()
+        return {"huge": "x" * (limits.RESULT_BYTES_MAX + 1), "odd": object()}.get(what, what)
+
+    handles = [await returns.using(retry=0).aenqueue(what) for what in ("a", "huge", "odd", "b")]
+    async with place.worker() as worker:
+        await until(lambda: len(worker.status().running) == 4)
+        go.set()
+        states = await ended(*handles)
+    assert states == ["completed", "discarded", "discarded", "completed"]
+    codes = [(await handle.astatus()).error_code for handle in handles]
+    assert codes == [None, "result_too_large", "bad_result", None]
+
+
+async def test_jobs_that_follow_come_with_the_end(app: Detent, place: Place) -> None:
+    @app.job
+    async def second() -> str:
+        return "second"
+
+    @app.job
+    async def first(ctx: Context, fails: bool) -> None:
+        ctx.enqueue(second.bind())
+        if fails:
+            raise ValueError
+
+    handles = [await first.using(retry=0).aenqueue(fails) for fails in (True, False)]
+    async with place.worker() as worker:
+        await ended(*handles)
+        await until(lambda: worker.status().done == 2)
+
+
+async def test_a_job_that_kills_its_process_is_poison_after_three_losses(
+    program: tuple[str, Place],
+) -> None:
+    reference, place = program
+    handle = await place.app.jobs["segfaults"].aenqueue()
+    beside = await place.app.jobs["where"].aenqueue()
+    async with place.worker(processes=reference) as worker:
+        assert await ended(handle, beside) == ["discarded", "completed"]
+        assert worker.status().failed == 3
+    told = [event for event in await handle.ahistory() if event.name == "lose"]
+    assert [event.cause for event in told] == [None, None, "poison"]
+    stored = await place.stored(handle)
+    assert (stored.job.losses, stored.job.failures) == (3, 0)
+    assert [one.code for one in stored.failures] == ["process_died"] * 3
+    assert "signal 11" in stored.failures[0].message
+    assert msgspec.json.decode(stored.failures[0].details or "")["signal"] == 11
+
+
+async def test_a_job_that_has_lost_a_worker_runs_alone(program: tuple[str, Place]) -> None:
+    reference, place = program
+    handle = await place.app.jobs["where"].aenqueue()
+    await place.lose("gone")
+    assert (await events(handle))[-2:] == ["lose", "due"]
+    async with place.worker(processes=reference):
+        assert await handle.aresult(timeout=20) != os.getpid()
+
+
+@pytest.mark.parametrize("profile", ["python", "ojs"])
+async def test_a_report_under_a_lease_that_has_ended_counts_for_nothing(
+    app: Detent, place: Place, profile: str
+) -> None:
+    go = asyncio.Event()
+
+    @app.job
+    async def late() -> str:
+        await go.wait()
+        return "too late"
+
+    handle = await place.enqueue("late", profile=profile)
+    async with place.worker(slots=1) as worker:
+        await until(lambda: worker.status().running)
+        await place.bury("w1")
+        await place.upkeep()
+        assert (await events(handle))[-2:] == ["lose", "due"]
+        go.set()
+        await until(lambda: worker.status().lost == 1)
+    assert (await handle.astatus()).state == "available"

@@ -69,6 +69,7 @@ class Pooled:
         self._voices = (Voice("stdout", _to_stdout), Voice("stderr", _to_stderr))
         self._pipes = [Pipe(voice.hear) for voice in self._voices]
         self._dumps = Pipe(self._hear_dump)
+        self._lifeline = os.pipe()
 
     @property
     def pid(self) -> int:
@@ -92,6 +93,7 @@ class Pooled:
             raise spawn_fault(error.errno, str(error), command) from error
         finally:
             theirs.close()
+            os.close(self._lifeline[0])
             for pipe in (*self._pipes, self._dumps):
                 pipe.hand_over()
         self._watching = asyncio.create_task(self._watch(Leader(self.pid, 0)))
@@ -146,13 +148,13 @@ class Pooled:
         await self.force()
 
     def _spawned(self, command: list[str], channel: int) -> subprocess.Popen[bytes]:
-        dump = self._dumps.write
+        dump, lifeline = self._dumps.write, self._lifeline[0]
         return subprocess.Popen(  # noqa: S603 (our own interpreter)
-            [*command, str(dump)],
+            [*command, str(dump), str(lifeline)],
             stdin=subprocess.DEVNULL,
             stdout=self._pipes[0].write,
             stderr=self._pipes[1].write,
-            pass_fds=(channel, dump),
+            pass_fds=(channel, dump, lifeline),
             process_group=0,
         )
 
@@ -273,6 +275,7 @@ class Pooled:
         self._gone.set_result(self._process.returncode)
 
     def _close_pipes(self) -> None:
+        os.close(self._lifeline[1])
         for pipe in (*self._pipes, self._dumps):
             pipe.close()
 

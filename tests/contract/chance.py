@@ -20,21 +20,26 @@ from detent.lifecycle.profile import PROFILES, Deadlines
 from detent.lifecycle.retry import Verdict
 from detent.stores.api import (
     Body,
+    Death,
     Due,
     Failure,
     Fair,
     GateKind,
     GateRow,
     Idempotency,
+    Life,
     Line,
     Move,
+    Process,
     Store,
     Unique,
     Unit,
     Want,
+    Who,
     WorkerRow,
     key_of,
 )
+from tests.contract.living import born, onwards
 from tests.contract.making import LOST, SECOND, SYSTEM, USER, forged
 from tests.contract.twins import Twins
 
@@ -42,6 +47,7 @@ TENANTS = ("", "", "t2")
 QUEUES = ("default", "default", "other")
 TYPES = ("mail.send", "report")
 WORKERS = ("w0", "w1", "w2")
+PROCESS = Process("host", "boot", 7, 8)
 # Names that are also queues, and one tag that begins like another: what is mixed up shows.
 KEYS = (None, None, "default", "other")
 TAGS = ("red", "re", "blue")
@@ -122,13 +128,41 @@ class Chance:
     async def beat(self, rng: Random) -> None:
         """Workers say that they are alive; some are lost and do not know it."""
         until = self.now + rng.choice([0, 5, 15, 60]) * SECOND
-        rows = [WorkerRow(one, until) for one in WORKERS if rng.random() < 0.7]
+        who = rng.choice([None, Who(supervisor=rng.choice("st"), process=PROCESS)])
+        state, renews = rng.choice(["", "running"]), rng.random() < 0.2
+        rows = [
+            WorkerRow(one, until, who=who, state=state, renews=renews)
+            for one in WORKERS
+            if rng.random() < 0.7
+        ]
         await self.twins.both(lambda store: store.beat(rows, now=self.now))
 
     async def lose(self, rng: Random) -> None:
         """Somebody is declared lost, rightly or not."""
         lost = [one for one in (*WORKERS, "unheard-of") if rng.random() < 0.3]
         await self.twins.both(lambda store: store.declare_lost(lost, now=self.now))
+
+    async def bury(self, rng: Random) -> None:
+        """Somebody says that they know of an end, rightly or not; the long gone are forgotten."""
+        words: list[dict[str, Any]] = [{"supervisor": "s"}, {"process": PROCESS}, {}]
+        dead = [Death(one, **rng.choice(words)) for one in WORKERS if rng.random() < 0.3]
+        await self.twins.both(lambda store: store.bury(dead, now=self.now))
+        before, most = self.now - rng.choice([0, 20]) * SECOND, rng.choice([1, 100])
+        await self.twins.both(
+            lambda store: store.forget_workers(before=before, now=self.now, limit=most)
+        )
+
+    async def supervise(self, rng: Random) -> None:
+        """Things happen to worker instances, and are shipped once or twice."""
+        lives = []
+        for name in rng.sample(("i0", "i1", "i2", "i3"), 2):
+            [known] = await self.twins.model.instances([("", name)])
+            slot = rng.choice(["x", "y"])
+            next_ = onwards(known, self.now, rng) if known else born(name, self.now, slot=slot)
+            if next_ is not None:
+                lives.append(Life(known.version if known else 0, next_.instance, next_.events))
+        for _ in range(rng.choice([1, 1, 2])):
+            await self.twins.both(lambda store: store.ship(lives, now=self.now))
 
     async def extend(self, rng: Random) -> None:
         """Leases of now and of long ago are renewed."""

@@ -258,6 +258,8 @@ ACTIONS: dict[Action, int] = {
     Happenings.put: 3,
     Happenings.forget: 2,
     Happenings.lose: 2,
+    Happenings.bury: 2,
+    Happenings.supervise: 2,
     Happenings.extend: 2,
     Happenings.limit: 3,
     Happenings.crowd: 4,

@@ -17,12 +17,19 @@ from detent.stores.memory.claims import Claims
 from detent.stores.memory.pruning import Pruning
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.units import Units
-from tests.contract import planted_claims, planted_pruning, planted_store, planted_units
+from detent.stores.memory.workforce import Workforce
+from tests.contract import (
+    planted_claims,
+    planted_pruning,
+    planted_store,
+    planted_units,
+    planted_workers,
+)
 from tests.contract.making import Clock
 
 T = TypeVar("T")
-PARTS: tuple[type[object], ...] = (Tables, Units, Claims, Pruning, MemoryStore)
-MODULES = (planted_units, planted_claims, planted_pruning, planted_store)
+PARTS: tuple[type[object], ...] = (Tables, Units, Claims, Pruning, Workforce, MemoryStore)
+MODULES = (planted_units, planted_claims, planted_pruning, planted_workers, planted_store)
 
 
 class Planted(MemoryStore):
@@ -34,6 +41,7 @@ class Planted(MemoryStore):
         self._units = _either(Units, wrong)(self._all)
         self._claims = _either(Claims, wrong)(self._all, self._units)
         self._pruning = _either(Pruning, wrong)(self._all)
+        self._workforce = _either(Workforce, wrong)(self._all)
 
 
 def _either(right: type[T], wrong: type[object]) -> type[T]:

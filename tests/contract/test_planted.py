@@ -30,6 +30,7 @@ from tests.contract import (
     test_tenants,
     test_time,
     test_uniqueness,
+    test_workers,
 )
 from tests.contract.making import Clock
 from tests.contract.planted import planted
@@ -51,6 +52,7 @@ MODULES = (
     test_keeping,
     test_flows,
     test_flow_commands,
+    test_workers,
 )
 BUGS = planted()
 PATIENCE_S = 2.0

@@ -15,6 +15,7 @@ from detent.lifecycle.profile import Deadlines
 from detent.stores.api import (
     Claimed,
     Committed,
+    Death,
     GateKind,
     GateRow,
     LeaseAlive,
@@ -364,6 +365,9 @@ CALLS: dict[str, Callable[[World, int], Awaitable[object]]] = {
     "step": lambda world, now: world.store.step([world.make.pushed(id="x")], now=now),
     "take_due": lambda world, now: world.store.take_due(now=now, limit=1),
     "beat": lambda world, now: world.store.beat([WorkerRow("x", now)], now=now),
+    "bury": lambda world, now: world.store.bury([Death("x")], now=now),
+    "forget_workers": lambda world, now: world.store.forget_workers(before=0, now=now),
+    "ship": lambda world, now: world.store.ship([], now=now),
     "declare_lost": lambda world, now: world.store.declare_lost(["x"], now=now),
     "extend": lambda world, now: world.store.extend([("x", now)], now=now),
     "set_gates": lambda world, now: world.store.set_gates([], now=now),
@@ -400,7 +404,7 @@ async def test_the_overdue_are_those_whose_time_is_over_and_who_are_not_lost(wor
     assert [row.id for row in await world.store.overdue(now=world.now, limit=1)] == ["w1"]
     await world.store.declare_lost(["w1"], now=world.now)
     await world.store.beat([WorkerRow("w2", world.now + SECOND)], now=world.now)
-    assert await world.store.overdue(now=world.now) == [WorkerRow("w3", world.now)]
+    assert [row.id for row in await world.store.overdue(now=world.now)] == ["w3"]
 
 
 async def test_the_workers_are_those_that_are_not_lost_the_longest_trusted_first(

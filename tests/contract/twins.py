@@ -62,6 +62,8 @@ class Twins:
         lines = await self.both(lambda store: store.log_tail(self._lines, 10_000))
         self._lines = lines[-1].pos if lines else self._lines
         lives = {key: stored.job for key, stored in records.items()} | flows
+        instances = await self.both(lambda store: store.find_instances())
+        lives |= {(one.tenant, one.id): one for one in instances}
         await self._compare_histories(lives, {(x.event.tenant, x.event.record) for x in new})
         for tenant in TENANTS:
             await self.both(lambda store, t=tenant: store.limits(t))  # type: ignore[misc]
@@ -99,6 +101,9 @@ class Twins:
         for holder in HOLDERS:
             await self.both(lambda store, h=holder: held(store, h))  # type: ignore[misc]
         await self.both(lambda store: store.overdue(now=self.clock.now))
+        await self.both(lambda store: store.workers())
+        await self.both(lambda store: store.workers(gone=True))
+        await self.both(lambda store: store.find_instances("", "x", ("", "i0"), 2))
         for tenant in ("", "t2"):
             await self.both(lambda store, t=tenant: store.gates(t))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))

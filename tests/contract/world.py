@@ -201,6 +201,7 @@ class World:
         for one in fed:
             by_record[one.event.tenant, one.event.record].append(one.event)
         lives = {key: stored.job for key, stored in records.items()} | await self._flow_lives()
+        lives |= {(one.tenant, one.id): one for one in await self.store.find_instances()}
         assert set(by_record) == set(lives), "records and feed differ"
         for key, record in lives.items():
             history = list(await self.store.history(key))

@@ -254,8 +254,10 @@ class Detent:
     def drain(self) -> list[str]:
         """Run every job that is due, one after the other, here; the ids of those that were run.
 
-        A job whose process was killed is not among them: whoever has just started gives all others
-        15 seconds to speak up, so only an `aupkeep` that goes on longer declares it lost.
+        A job whose process was killed is among them at once if that ran on this host. Otherwise it
+        is as soon as its lease is over, 15 seconds after its last heartbeat; if nobody had looked
+        after the store meanwhile, some calls later: all get 15 seconds to speak up first, and a
+        silence between two calls counts for 3 of them at most.
         """
         return _in_a_loop(self.adrain(), "adrain")
 

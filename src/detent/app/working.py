@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from detent.app.options import need_known
+from detent.engine.engine import Engine
+from detent.engine.processes import here
 from detent.errors import InstanceLost
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
-from detent.runtime.draining import Beat
+from detent.runtime.beating import Beating, Hearing
 from detent.runtime.executors.api import Executor
 from detent.runtime.executors.capture import Capture
 from detent.runtime.executors.means import Kind
@@ -27,7 +30,7 @@ from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.running import Runner
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker
-from detent.stores.api import Fair
+from detent.stores.api import Fair, Store, Who, WorkerRow
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
@@ -137,26 +140,83 @@ class Working:
                 _log.warning("a new worker takes over: %s", error)
 
     async def _live(self) -> None:
-        app = self._app
-        engine = await app.bridge.reach(app.engine())
+        """One instance, from its registration to its end."""
+        app, reach = self._app, self._app.bridge.reach
+        engine = await reach(app.engine())
         instance = f"embedded-{engine.identity.id()}"
-        runner = Runner(
-            engine, app.bridge, app.handlers, By(Actor.WORKER, instance), self._executors
-        )
+        by = By(Actor.WORKER, instance)
+        runner = Runner(engine, app.bridge, app.handlers, by, self._executors)
         runner.around = app.runs
-        self._worker = worker = Worker(runner, self._settings)
-        beat = Beat(engine.store, instance)
-        await app.bridge.reach(beat.once())
-        beating = asyncio.create_task(app.bridge.reach(beat.run()))
+        pulse = Pulse(engine.store, self._row(engine, instance))
+        await reach(pulse.begin())
+        try:
+            await self._run(Worker(runner, self._settings), pulse)
+        finally:
+            await reach(pulse.end())
+
+    async def _run(self, worker: Worker, pulse: Pulse) -> None:
+        self._worker = worker
+        over = asyncio.create_task(self._app.bridge.reach(pulse.over()))
         running = asyncio.create_task(worker.run())
-        await asyncio.wait([beating, running], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([over, running], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             await worker.lapse()
-        beating.cancel()
-        await asyncio.wait([beating])
+        over.cancel()
+        await asyncio.wait([over])
         await running
-        if beat.is_over:
-            raise InstanceLost("This worker could not renew its lease", worker=instance)
+        if pulse.is_over:
+            raise InstanceLost("This worker could not renew its lease", worker=pulse.instance)
+
+    def _row(self, engine: Engine, instance: str) -> WorkerRow:
+        settings, process = self._settings, here()
+        who = Who(
+            supervisor=instance,
+            process=process,
+            keeper=process,
+            started_at=engine.store.now(),
+            embedded=True,
+            slots=settings.slots,
+            queues=settings.queues,
+            types=settings.types or tuple(self._app.handlers),
+            tenants=settings.tenants,
+        )
+        return WorkerRow(instance, 0, who=who, state="running")
+
+
+class Pulse:
+    """Keeps one instance alive from the loop of the store, so that no handler can hold it up."""
+
+    def __init__(self, store: Store, row: WorkerRow) -> None:
+        self.instance = row.id
+        self._row = row
+        self._over = asyncio.Event()
+        self._beating = Beating(store, Hearing(self._end, self._end))
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the instance is lost, or could not be kept from it."""
+        return self._over.is_set()
+
+    async def begin(self) -> None:
+        """Return when the store knows it."""
+        self._beating.add(self._row)
+        self._task = asyncio.create_task(self._beating.run())
+        await self._beating.registered(self.instance)
+
+    async def over(self) -> None:
+        """Return when it must stop."""
+        await self._over.wait()
+
+    async def end(self) -> None:
+        """It is gone: whatever it still holds is free at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._beating.gone(self.instance, "natural", 0)
+
+    def _end(self, _: Sequence[str]) -> None:
+        self._over.set()
 
 
 def _settings(told: dict[str, Any]) -> Settings:

@@ -106,7 +106,8 @@ def _told(found: list[Finding], seen: Seen) -> str:
     lines = [f"{one.where}: {one.why}\n  look: {one.look}\n" for one in found]
     flows = f" and {seen.workflows} workflows" if seen.workflows else ""
     gone = f" and {seen.forgotten} forgotten" if seen.forgotten else ""
-    size = f"{seen.records} jobs{flows}, {seen.events} events{gone}, {seen.blocks} blocks"
+    staff = f" and {seen.workers} workers" if seen.workers else ""
+    size = f"{seen.records} jobs{flows}{staff}, {seen.events} events{gone}, {seen.blocks} blocks"
     if found:
         return "".join([*lines, f"Stopped after {size}: something is wrong.\n"])
     sealed = f"Sealed up to head {seen.head}\n" if seen.head else ""

@@ -23,6 +23,7 @@ from detent.engine.subscribers import Subscribers
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
+from detent.engine.workers import Workers
 from detent.engine.workflows import Workflows
 from detent.errors import StoreError
 from detent.lifecycle import job as j
@@ -59,6 +60,7 @@ class Engine:
         self.schedules = Schedules(store, self._apart, self.identity)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
         self.queries = Queries(store)
+        self.workers = Workers(store)
         self.operators = Operators(
             store, self._commands, self._enqueueing, self._apart, self.identity
         )

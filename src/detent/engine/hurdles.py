@@ -18,6 +18,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate
 from detent.lifecycle.job.table import TIMED
 from detent.lifecycle.profile import Delivery
+from detent.lifecycle.worker import WorkerState
 from detent.lifecycle.workflow import Flow, Step
 from detent.lifecycle.workflow.standing import is_running
 from detent.stores.api import Limited, Stored, WorkerRow
@@ -27,6 +28,12 @@ __all__ = ["Ahead", "Door", "Facts", "Hurdle", "Verdict", "expected_at", "hurdle
 
 _LATE_US = 2_000_000
 """A job that is due for longer than that should have been moved: upkeep fires within 200 ms."""
+
+
+_QUIET = (WorkerState.SUSPENDED, WorkerState.STOPPING)
+"""States in which a worker that is alive takes nothing in."""
+_NAMED = 3
+"""How many workers are named; more are counted."""
 
 
 class Verdict(StrEnum):
@@ -202,15 +209,40 @@ def _used(limited: Limited, limit: Limit, now: int) -> str:
 
 
 def _worker(facts: Facts) -> Hurdle:
-    """Which queues and types a worker takes is not recorded: that one is alive proves little."""
+    """Whether anybody is there who would take it, by what those who are alive have said."""
     alive = [row for row in facts.workers if not row.lost and row.alive_until > facts.now]
     who = "engine" if facts.stored.job.delivery is Delivery.PUSH else "worker"
     if not alive:
         latest = max((row.alive_until for row in facts.workers), default=None)
         ago = "" if latest is None else f"; the last was heard of before {told_at(latest)}"
         return _failed("worker", f"No {who} is alive{ago}. Workers over the wire do not register.")
-    says = f"{counted(len(alive), who)} alive; which queues and types they take is not recorded."
-    return Hurdle("worker", Verdict.UNKNOWN, says)
+    taking = [row.id for row in alive if _takes(row, facts.stored)]
+    if taking:
+        return _passed("worker", f"{_some(taking)} would take it.")
+    silent = [row.id for row in alive if row.who is None]
+    if silent:
+        says = (
+            f"{counted(len(silent), who)} alive; which queues and types they take is not recorded."
+        )
+        return Hurdle("worker", Verdict.UNKNOWN, says)
+    job, body = facts.stored.job, facts.stored.body
+    what = f"type {body.type} from queue {job.queue}"
+    names = _some([row.id for row in alive])
+    return _failed("worker", f"{counted(len(alive), who)} alive, none takes {what}: {names}.")
+
+
+def _takes(row: WorkerRow, stored: Stored) -> bool:
+    job, body, who = stored.job, stored.body, row.who
+    if who is None or row.state in _QUIET:
+        return False
+    said = ((who.queues, job.queue), (who.types, body.type), (who.tenants, job.tenant))
+    return all(words is None or word in words for words, word in said)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    more = f" and {rest} more" if rest > 0 else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
 
 
 def _turn(facts: Facts) -> Hurdle:
@@ -231,5 +263,8 @@ def _tenant(facts: Facts) -> Hurdle:
     tenant = facts.stored.job.tenant
     if not tenant:
         return _passed("tenant", "It belongs to the default tenant.")
+    said = [row.who for row in facts.workers if row.who is not None and not row.lost]
+    if any(who.tenants is None or tenant in who.tenants for who in said):
+        return _passed("tenant", f"Workers of its tenant {tenant} are there.")
     says = f"Only workers of tenant {tenant} take it; whose they are is not recorded."
     return Hurdle("tenant", Verdict.UNKNOWN, says)

@@ -1,8 +1,9 @@
 """The alarm clock: what time does to jobs, taken from the store and answered in batches.
 
 Any number of processes may run it at once; the store hands each due item to one of them. After a
-gap in its own turns (the database was down, the host stood still, it has just started) it grants
-everybody a lease's length before it declares anybody lost: they could not renew either.
+gap in everybody's turns (the database was down, the host stood still, nobody was there) it grants
+all a lease's length before it declares anybody lost: they could not renew either. The mark in the
+store tells, see `marking`. Who ran on this host and boot and is gone needs no grace.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
+from detent.engine.losing import failure_of, reason_of
+from detent.engine.marking import GAP_US, Marking
+from detent.engine.processes import is_gone
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -23,7 +28,7 @@ from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
 from detent.lifecycle.retry import ErrorInfo
-from detent.stores.api import Due, Move, Record, Store, Unit
+from detent.stores.api import Death, Due, Move, Record, Store, Unit, WorkerRow
 
 __all__ = ["Answers", "Done", "Upkeep"]
 
@@ -35,8 +40,11 @@ BATCH = 200
 """How many due items one turn takes at a time; more are taken by the next."""
 PAUSE_S = 0.1
 """How long an idle upkeep sleeps: a retry fires within twice that."""
-GAP_US = 3_000_000
-"""A longer silence of ours means that others may have been silenced too."""
+SWEEP_US = 1_000_000
+"""How often it is asked whether instances of this host are gone."""
+KEPT_US = 7 * 86_400 * 1_000_000
+"""How long instances that are gone are remembered."""
+WORKERS_MAX = 10_000
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -70,6 +78,8 @@ class Upkeep:
         self._jitter = jitter
         self._answers = answers
         self._last_turn: int | None = None
+        self._swept_at: int | None = None
+        self._marking = Marking(store, coalescer.commit, identity)
         self.trusting_until = 0
         """Until then nobody is declared lost: there was a gap."""
 
@@ -82,8 +92,8 @@ class Upkeep:
     async def turn(self) -> Done:
         """Everything that is due now, as far as one batch of each goes."""
         now = self._store.now()
-        self._mind_the_gap(now)
-        lost = await self._declare_lost(now)
+        await self._mind_the_gap(now)
+        lost = await self._sweep(now) + await self._declare_lost(now)
         due = await self._store.take_due(now=now, limit=BATCH)
         units = [self._ticked(one, now) for one in due]
         if units:
@@ -93,9 +103,21 @@ class Upkeep:
         self._last_turn = self._store.now()
         return Done(moved, len(units) - moved, lost, records)
 
-    def _mind_the_gap(self, now: int) -> None:
-        if self._last_turn is None or now - self._last_turn > GAP_US:
-            self.trusting_until = now + HEARTBEAT_LEASE_US
+    async def _mind_the_gap(self, now: int) -> None:
+        has_gap = self._last_turn is None or now - self._last_turn > GAP_US
+        mark = await self._marking.turn(now, has_gap=has_gap)
+        self.trusting_until = mark.trusting_until
+        if await self._marking.may_prune(now):
+            await self._store.forget_workers(before=now - KEPT_US, now=now)
+
+    async def _sweep(self, now: int) -> int:
+        """Bury instances of this host and boot whose process is gone, and who tells of it too."""
+        if self._swept_at is not None and 0 <= now - self._swept_at < SWEEP_US:
+            return 0
+        self._swept_at = now
+        rows = await self._store.workers(WORKERS_MAX)
+        deaths = [death for row in rows if (death := _death_of(row)) is not None]
+        return sum(await self._store.bury(deaths, now=now)) if deaths else 0
 
     async def _declare_lost(self, now: int) -> int:
         if now < self.trusting_until:
@@ -139,10 +161,11 @@ class Upkeep:
         if due.swept:
             return j.decide(job, j.Cancel(Cause.WORKFLOW, force=True), now, ctx)
         answer = j.tick(job, now, ctx)
-        is_trusted = now < self.trusting_until and job.wire
-        if is_trusted and isinstance(answer, j.Accepted) and _is_loss(answer):
+        if not isinstance(answer, j.Accepted) or not _is_loss(answer):
+            return answer
+        if now < self.trusting_until and job.wire:
             return j.Unchanged(job)
-        return answer
+        return j.tick(job, now, replace(ctx, reason=reason_of(due)))
 
     def _context(self, due: Due) -> j.Context:
         job, body = due.stored.job, due.stored.body
@@ -153,15 +176,25 @@ class Upkeep:
         return j.Context(BY, command_id, place, due.lease, due.gate, verdict)
 
 
+def _death_of(row: WorkerRow) -> Death | None:
+    """The proof that the process of this instance is gone, if it is and nobody else tells of it."""
+    who = row.who
+    if who is None or who.process is None or not is_gone(who.process):
+        return None
+    has_keeper = who.keeper is not None and not is_gone(who.keeper)
+    return None if has_keeper else Death(row.id, process=who.process)
+
+
 def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
-    job = due.stored.job
+    job, is_loss = due.stored.job, _is_loss(answer)
     move = Move(
         job.version,
         answer.job,
         answer.events,
         wake_at=j.next_wake(answer.job, now, gate=due.gate),
         lease=job.lease,
-        lost=_is_loss(answer),
+        lost=is_loss,
+        failure=failure_of(due, answer.events[0], reason_of(due)) if is_loss else None,
     )
     return Unit(command_id, moves=(move,))
 

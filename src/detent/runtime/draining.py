@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from detent.engine.engine import Engine
-from detent.errors import StoreError
+from detent.engine.processes import here
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
@@ -27,42 +27,11 @@ from detent.runtime.reporting import Reporter
 from detent.runtime.running import Flight, Moment, Runner
 from detent.runtime.signature import Signature
 from detent.runtime.watching import Watching
-from detent.stores.api import Key, Store, Stored, Want, WorkerRow
+from detent.stores.api import Death, Key, Stored, Want, Who, WorkerRow
 
-__all__ = ["Beat", "Drain"]
+__all__ = ["Drain"]
 
 BEAT_S = 5.0
-_MARGIN_US = 4_000_000
-"""So long before the lease ends handlers are stopped, if it could not be renewed."""
-
-
-class Beat:
-    """Keeps the row of one instance alive, from the loop of the store."""
-
-    def __init__(self, store: Store, worker: str) -> None:
-        self._store = store
-        self._worker = worker
-        self._until = 0
-        self.is_over = False
-        """Whether the instance is lost, or cannot be kept from it."""
-
-    async def once(self) -> None:
-        """Say that the instance is alive; or hear that it is lost for good."""
-        now = self._store.now()
-        row = WorkerRow(self._worker, now + HEARTBEAT_LEASE_US)
-        [is_alive] = await self._store.beat([row], now=now)
-        self.is_over = not is_alive
-        self._until = row.alive_until
-
-    async def run(self) -> None:
-        """Beat after beat, until called off; it ends when the instance is lost, or will be."""
-        while not self.is_over:
-            await asyncio.sleep(BEAT_S)
-            with suppress(StoreError):
-                # A store that is away for a while comes back, we hope in time.
-                await self.once()
-            if self._store.now() > self._until - _MARGIN_US:
-                self.is_over = True
 
 
 class Drain:
@@ -87,8 +56,16 @@ class Drain:
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
         self._around = around or Arounds()
-        self._beat = Beat(engine.store, self.worker)
         self._flights: dict[Key, Flight] = {}
+        process, now = here(), engine.store.now()
+        self._who = Who(
+            supervisor=self.worker,
+            process=process,
+            keeper=process,
+            started_at=now,
+            embedded=True,
+            types=tuple(handlers),
+        )
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
 
@@ -100,11 +77,14 @@ class Drain:
         runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
         runner.around = self._around
         watching = Watching(runner, self._flights, self._caller())
-        async with self._beside(self._beat.run()), self._beside(watching.run()):
-            while (stored := await self._bridge.reach(self._next())) is not None:
-                await self._run(runner, stored)
-                ran.append(stored.job.id)
-        await threads.close()
+        try:
+            async with self._beside(self._keep_beating()), self._beside(watching.run()):
+                while (stored := await self._bridge.reach(self._next())) is not None:
+                    await self._run(runner, stored)
+                    ran.append(stored.job.id)
+        finally:
+            await threads.close()
+        await self._bridge.reach(self._leave())
         return ran
 
     async def _run(self, runner: Runner, stored: Stored) -> None:
@@ -141,7 +121,7 @@ class Drain:
 
     async def _next(self) -> Stored | None:
         """Let time do its part, then take the first job there is, whoever's it is."""
-        await self._beat.once()
+        await self._beat()
         while (done := await self._engine.upkeep.turn()).moved or done.is_busy:
             pass
         self.retry_at = None
@@ -168,3 +148,18 @@ class Drain:
         moments = [at for at in (self.retry_at, claimed.retry_at) if at is not None]
         self.retry_at = min(moments, default=None)
         return claimed.jobs[0] if claimed.jobs else None
+
+    async def _beat(self) -> None:
+        now = self._engine.store.now()
+        row = WorkerRow(self.worker, now + HEARTBEAT_LEASE_US, who=self._who, state="running")
+        await self._engine.store.beat([row], now=now)
+
+    async def _leave(self) -> None:
+        """It holds nothing any more, and nobody needs to wait until its time is over."""
+        death = Death(self.worker, supervisor=self.worker, cause="natural", exit_code=0)
+        await self._engine.store.bury([death], now=self._engine.store.now())
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            await self._beat()

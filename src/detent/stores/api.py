@@ -18,6 +18,7 @@ from typing import Protocol
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -27,6 +28,7 @@ from detent.stores.shapes import (
     Claimed,
     Committed,
     Counted,
+    Death,
     Due,
     Failure,
     Fair,
@@ -37,6 +39,7 @@ from detent.stores.shapes import (
     Idempotency,
     Key,
     LeaseAlive,
+    Life,
     Limited,
     LimitKind,
     LimitRow,
@@ -47,6 +50,7 @@ from detent.stores.shapes import (
     Note,
     Outcome,
     Own,
+    Process,
     Record,
     Rejected,
     Retention,
@@ -59,6 +63,7 @@ from detent.stores.shapes import (
     Unique,
     Unit,
     Want,
+    Who,
     WorkerRow,
     key_of,
     name_of,
@@ -70,6 +75,7 @@ __all__ = [
     "Claimed",
     "Committed",
     "Counted",
+    "Death",
     "Due",
     "Failure",
     "Fair",
@@ -80,6 +86,7 @@ __all__ = [
     "Idempotency",
     "Key",
     "LeaseAlive",
+    "Life",
     "Limit",
     "LimitKind",
     "LimitRow",
@@ -91,6 +98,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Own",
+    "Process",
     "ReadStore",
     "Record",
     "Rejected",
@@ -106,6 +114,7 @@ __all__ = [
     "Unit",
     "Used",
     "Want",
+    "Who",
     "WorkerRow",
     "WriteStore",
     "key_of",
@@ -138,13 +147,37 @@ class WriteStore(Protocol):
         ...
 
     async def beat(self, workers: Sequence[WorkerRow], *, now: int) -> Sequence[bool]:
-        """Register or renew worker instances; false for one that is lost for good."""
+        """Register or renew worker instances; false for one that is lost for good.
+
+        Renewing touches nothing but `alive_until`, `state` and the time of the beat.
+        """
         ...
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
         """Mark instances lost, for good, if their time is over by `now`; false if it is not.
 
         Their jobs are due from then on, in whatever batches `take_due` hands them out.
+        """
+        ...
+
+    async def bury(self, deaths: Sequence[Death], *, now: int) -> Sequence[bool]:
+        """The same at once, on the word of somebody who knows; false where nobody believes it.
+
+        That is whoever beats for the instance, or whoever names the very process that it is.
+        """
+        ...
+
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        """Forget instances that are gone since before then: rows, and histories that are sealed.
+
+        An instance that has jobs in hands stays. How many rows and histories went.
+        """
+        ...
+
+    async def ship(self, lives: Sequence[Life], *, now: int) -> Sequence[bool]:
+        """Write down what happened to instances; false for one that is at another version.
+
+        All of it is one commit. `BadHistory` for what no worker can have lived.
         """
         ...
 
@@ -232,8 +265,25 @@ class ReadStore(Protocol):
         """Worker instances whose time is over by `now` but that nobody has declared lost yet."""
         ...
 
-    async def workers(self, limit: int = 1_000) -> Sequence[WorkerRow]:
-        """Worker instances that are not marked lost, those trusted longest first."""
+    async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[WorkerRow]:
+        """Worker instances that are not marked lost, those trusted longest first.
+
+        With `gone` those that are, as long as they are remembered, the latest first.
+        """
+        ...
+
+    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+        """What the histories of these worker instances lead to, in order."""
+        ...
+
+    async def find_instances(
+        self,
+        tenant: str | None = None,
+        slot: str | None = None,
+        after: Key | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[Instance]:
+        """Those that fit, by tenant and id, after one."""
         ...
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:

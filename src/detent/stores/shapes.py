@@ -12,6 +12,7 @@ from detent.lifecycle.job import Gate, Job, Lease
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Accepted, Flow, Workflow
 from detent.stores.limits import Limit, Used
+from detent.stores.workers import Death, Life, Process, Who, WorkerRow
 
 __all__ = [
     "RECORDS_MAX",
@@ -19,6 +20,7 @@ __all__ = [
     "Claimed",
     "Committed",
     "Counted",
+    "Death",
     "Due",
     "Failure",
     "Fair",
@@ -29,6 +31,7 @@ __all__ = [
     "Idempotency",
     "Key",
     "LeaseAlive",
+    "Life",
     "LimitKind",
     "LimitRow",
     "Limited",
@@ -39,6 +42,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Own",
+    "Process",
     "Record",
     "Rejected",
     "Retention",
@@ -51,6 +55,7 @@ __all__ = [
     "Unique",
     "Unit",
     "Want",
+    "Who",
     "WorkerRow",
     "key_of",
     "name_of",
@@ -347,21 +352,15 @@ class Stepped(msgspec.Struct, frozen=True):
 class Due(msgspec.Struct, frozen=True):
     """A job that time may have changed, with everything that `tick` asks about it.
 
-    `swept`: it waits in a step where nothing will run any more, and is to be cancelled.
+    `swept`: it waits in a step where nothing will run any more, and is to be cancelled. `holder` is
+    the row of the worker instance that has it, if that is marked lost.
     """
 
     stored: Stored
     lease: Lease | None
     gate: Gate
     swept: bool = False
-
-
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker instance: trusted until `alive_until`, or lost for good."""
-
-    id: str
-    alive_until: int
-    lost: bool = False
+    holder: WorkerRow | None = None
 
 
 class GateKind(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -98,6 +98,12 @@ class Place:
         assert found is not None
         return found
 
+    async def rows(self) -> list[WorkerRow]:
+        """Every worker that there was."""
+        engine = await self.engine()
+        alive = await self.app.bridge.reach(engine.store.workers())
+        return [*alive, *await self.app.bridge.reach(engine.store.workers(gone=True))]
+
     async def lines(self, handle: Handle[Any]) -> list[str]:
         """Its log."""
         engine = await self.engine()
@@ -128,7 +134,7 @@ async def _claimed(engine: Engine, instance: str) -> None:
     assert len((await engine.claim(want)).jobs) == 1
 
 
-async def _got(engine: Engine, handle: Handle[Any]) -> Any:
+async def _got(engine: Engine, handle: Handle[Any]) -> Sequence[Stored | None]:
     return await engine.store.get([(handle.tenant, handle.id)])
 
 

@@ -143,7 +143,7 @@ async def test_where_a_cancel_counts_at_once_the_rest_is_in_the_log(
     stopped = asyncio.Event()
 
     @app.job
-    async def remote(ctx: Context) -> None:
+    async def remote() -> None:
         try:
             await asyncio.sleep(3600)
         finally:

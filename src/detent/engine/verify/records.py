@@ -9,13 +9,14 @@ from detent.engine.verify.finding import Check, Finding
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job import Job
 from detent.lifecycle.replay import audit
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Step, Workflow
 from detent.stores.api import Fed, Key, ReadStore
 
 __all__ = ["Again", "Life", "Recorded", "judged", "life_of", "lives", "misfits", "still"]
 
 _PAGE = 500
-Recorded: TypeAlias = Job | Workflow | Step
+Recorded: TypeAlias = Job | Workflow | Step | Instance
 """A record that has a history."""
 Again: TypeAlias = Callable[[Sequence[Key]], Awaitable[Mapping[Key, Recorded]]]
 """Those of these records that are there by now, read once more."""

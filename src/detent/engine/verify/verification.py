@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 import msgspec
 
-from detent.engine.verify import counts, feed, flows, records
+from detent.engine.verify import counts, feed, flows, records, workers
 from detent.engine.verify.counts import Recount
 from detent.engine.verify.feed import FeedPage, Gap, Lives
 from detent.engine.verify.finding import Check, Finding
@@ -29,6 +29,7 @@ class Seen(msgspec.Struct):
     end: int = 0
     records: int = 0
     workflows: int = 0
+    workers: int = 0
     events: int = 0
     fed: int = 0
     forgotten: int = 0
@@ -64,6 +65,7 @@ class Verification:
         for part in (
             self._records(recount),
             self._flows(),
+            self._workers(),
             self._feed(Seals(self._store, last=last, end=self._sealed)),
         ):
             async for finding in part:
@@ -94,6 +96,15 @@ class Verification:
                 self._sum_up(whole.lives)
             self._has_unreadable |= bool(unreadable)
             self.seen.workflows += len(page) + len(unreadable)
+            self._watch(self.seen)
+
+    async def _workers(self) -> AsyncIterator[Finding]:
+        async for page, unreadable in workers.lives(self._store, self._tenant):
+            for finding in [*unreadable, *await workers.misfits(self._store, page)]:
+                yield finding
+            self._sum_up(page)
+            self._has_unreadable |= bool(unreadable)
+            self.seen.workers += len(page) + len(unreadable)
             self._watch(self.seen)
 
     def _sum_up(self, lives: Iterable[Life]) -> None:
@@ -165,6 +176,8 @@ class Verification:
             yield some, unreadable
         async for wholes, unreadable in flows.wholes(self._store, self._tenant):
             yield [life for whole in wholes for life in whole.lives], unreadable
+        async for staff, unreadable in workers.lives(self._store, self._tenant):
+            yield staff, unreadable
 
 
 def _changed(fed: Fed, *, is_named: bool) -> Finding:

@@ -41,11 +41,7 @@ class Pruning:
         return is_meant and is_over and job.state == rule.state
 
     def _is_sealed(self, key: Key) -> bool:
-        """Whether all that happened to the record stands in a block."""
-        tables = self._tables
-        sealed = tables.leaves[-1][0] if tables.leaves else 0
-        newest = [fed for fed in tables.feed if (fed.event.tenant, fed.event.record) == key]
-        return newest[-1].pos <= sealed
+        return self._tables.is_sealed(key)
 
     def _is_alone(self, job: Job) -> bool:
         """In no workflow, or in one that has ended."""
@@ -83,10 +79,7 @@ class Pruning:
             self._forget_events(one)
 
     def _forget_events(self, key: Key) -> None:
-        """The events go; the leaves made of them stay, so that every seal can be checked."""
-        tables = self._tables
-        del tables.events[key]
-        tables.feed = [f for f in tables.feed if (f.event.tenant, f.event.record) != key]
+        self._tables.forget_events(key)
 
     def _forget_promises(self, now: int) -> None:
         """Idempotency keys go when they have run out, and with their job."""

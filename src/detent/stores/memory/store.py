@@ -15,6 +15,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Due, Key, Record, Store, Stored, Unit, Want, key_of
@@ -24,7 +25,9 @@ from detent.stores.memory.claims import Claims
 from detent.stores.memory.pruning import Pruning
 from detent.stores.memory.tables import Tables
 from detent.stores.memory.units import Units
+from detent.stores.memory.workforce import Workforce
 from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.workers import need_legal
 
 __all__ = ["MemoryStore", "connect"]
 
@@ -48,6 +51,7 @@ class MemoryStore:
         self._units = Units(self._all)
         self._claims = Claims(self._all, self._units)
         self._pruning = Pruning(self._all)
+        self._workforce = Workforce(self._all)
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -110,7 +114,9 @@ class MemoryStore:
         stored = tables.jobs[key] = replace(tables.jobs[key], wake_at=until)
         tables.handed_out[key] = until
         lease, gate = tables.lease_of(stored.job), tables.gate_of(stored)
-        return Due(stored, lease, gate, self._is_swept(stored))
+        row = None if stored.job.wire else tables.workers.get(stored.job.holder or "")
+        is_lost = row is not None and row.lost and stored.job.lease is not None
+        return Due(stored, lease, gate, self._is_swept(stored), row if is_lost else None)
 
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
@@ -137,21 +143,28 @@ class MemoryStore:
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         need_storable(workers)
-        known = self._tables(now).workers
-        alive = [row.id not in known or not known[row.id].lost for row in workers]
-        for row, is_alive in zip(workers, alive, strict=True):
-            if is_alive:
-                known[row.id] = api.WorkerRow(row.id, row.alive_until)
-        return alive
+        self._tables(now)
+        return self._workforce.beat(workers, now)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
         need_storable(workers)
-        known = self._tables(now).workers
-        over = {one for one in workers if one not in known or known[one].alive_until <= now}
-        over |= {one for one in workers if one in known and known[one].lost}
-        for one in over & known.keys():
-            known[one] = replace(known[one], lost=True)
-        return [one in over for one in workers]
+        self._tables(now)
+        return self._workforce.declare_lost(workers, now)
+
+    async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
+        need_storable(deaths)
+        self._tables(now)
+        return self._workforce.bury(deaths, now)
+
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        self._tables(now)
+        return self._workforce.forget(before, limit)
+
+    async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
+        need_storable(lives)
+        need_legal(lives)
+        self._tables(now)
+        return self._workforce.ship(lives)
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._tables(now)
@@ -265,9 +278,32 @@ class MemoryStore:
         over = [row for row in rows if row.alive_until <= now and not row.lost]
         return over[: max(limit, 0)]
 
-    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
-        rows = [row for row in self._tables().workers.values() if not row.lost]
-        return sorted(rows, key=lambda row: (-row.alive_until, row.id))[: max(limit, 0)]
+    async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[api.WorkerRow]:
+        rows = [row for row in self._tables().workers.values() if row.lost is gone]
+        if gone:
+            ordered = sorted(rows, key=lambda row: (row.ended_at or 0, row.id), reverse=True)
+        else:
+            ordered = sorted(rows, key=lambda row: (-row.alive_until, row.id))
+        return ordered[: max(limit, 0)]
+
+    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+        return [self._tables().instances.get(key) for key in keys]
+
+    async def find_instances(
+        self,
+        tenant: str | None = None,
+        slot: str | None = None,
+        after: Key | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[Instance]:
+        found = [
+            one
+            for key, one in sorted(self._tables().instances.items())
+            if tenant in (None, one.tenant)
+            and slot in (None, one.slot)
+            and (after is None or key > after)
+        ]
+        return found[: max(limit, 0)]
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         jobs = self._tables().jobs.values()

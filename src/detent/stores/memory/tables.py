@@ -11,6 +11,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Job, Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow
 from detent.stores import api
 from detent.stores.api import Key, Record, Stored
@@ -40,6 +41,7 @@ class Tables:
         self.blocks: list[Block] = []
         self.leaves: list[tuple[int, bytes]] = []
         self.workers: dict[str, api.WorkerRow] = {}
+        self.instances: dict[Key, Instance] = {}
         self.leases: dict[str, int] = {}
         self.gates: dict[Named, Gate] = {}
         self.limits: dict[Named, api.LimitRow] = {}
@@ -59,6 +61,17 @@ class Tables:
             self._fed += 1
             self.events[event.tenant, event.record].append(event)
             self.feed.append(api.Fed(self._fed, event))
+
+    def is_sealed(self, key: Key) -> bool:
+        """Whether all that happened to the record stands in a block."""
+        sealed = self.leaves[-1][0] if self.leaves else 0
+        newest = [fed for fed in self.feed if (fed.event.tenant, fed.event.record) == key]
+        return newest[-1].pos <= sealed
+
+    def forget_events(self, key: Key) -> None:
+        """The events go; the leaves made of them stay, so that every seal can be checked."""
+        del self.events[key]
+        self.feed = [f for f in self.feed if (f.event.tenant, f.event.record) != key]
 
     def log(self, key: Key, line: api.Line) -> int:
         """The line's cursor among those of its job; none where nothing may be kept."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detent.lifecycle import JOB, MACHINES, Machine
+from detent.lifecycle import JOB, MACHINES, WORKER, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.stores.postgres.columns import WORDS
 
@@ -33,6 +33,7 @@ def _lists() -> dict[str, str]:
         "{{job_parked}}": _words(sorted(PARKED)),
         "{{job_rare}}": _words(RARE_STATES),
         "{{job_ended}}": _words(sorted(ENDED)),
+        "{{worker_states}}": _words(state.name for state in WORKER.states),
         "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": ",\n            ".join(f"'{move}'" for move in moves),
     }

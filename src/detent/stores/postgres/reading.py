@@ -26,7 +26,6 @@ from detent.stores.api import (
     Record,
     Stored,
     Used,
-    WorkerRow,
     key_of,
     name_of,
 )
@@ -54,10 +53,8 @@ __all__ = [
     "limits",
     "log_tail",
     "logs",
-    "overdue",
     "record",
     "records",
-    "workers",
 ]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
@@ -172,16 +169,6 @@ async def gates(connection: Connection, tenant: str) -> list[GateRow]:
         return []
     rows = await connection.fetch("gates", tenant=tenant)
     return [GateRow(GateKind(kind), name, Gate(*gate), tenant) for kind, name, *gate in rows]
-
-
-async def overdue(connection: Connection, now: int, limit: int) -> list[WorkerRow]:
-    """Worker instances that did not renew in time."""
-    return [WorkerRow(*row) for row in await connection.fetch("overdue", now=now, most=limit)]
-
-
-async def workers(connection: Connection, limit: int) -> list[WorkerRow]:
-    """Worker instances that are not marked lost."""
-    return [WorkerRow(*row) for row in await connection.fetch("workers", most=limit)]
 
 
 async def history(connection: Connection, key: Key) -> list[Event]:

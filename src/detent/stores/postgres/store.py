@@ -17,12 +17,14 @@ from detent.errors import StoreClosed, StoreError, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.postgres import address, feeding, placing, pruning, reading, upkeep, writing
+from detent.stores.postgres import workers as staff
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
@@ -35,6 +37,7 @@ from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.sorting import sort
 from detent.stores.postgres.stepping import Step
 from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.workers import need_legal
 
 __all__ = ["PostgresStore", "connect"]
 
@@ -218,12 +221,28 @@ class PostgresStore:
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         need_storable(workers)
         self._opened(now)
-        return await self._run(upkeep.beat, workers)
+        return await self._run(staff.beat, workers, now)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
         need_storable(workers)
         self._opened(now)
-        return await self._run(upkeep.declare_lost, workers, now)
+        return await self._run(staff.declare_lost, workers, now)
+
+    async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
+        need_storable(deaths)
+        self._opened(now)
+        return await self._run(staff.bury, deaths, now)
+
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        self._opened(now)
+        await self._sequence()
+        return await self._run(staff.forget, before, max(limit, 0))
+
+    async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
+        need_storable(lives)
+        need_legal(lives)
+        self._opened(now)
+        return await self._run(staff.ship, lives)
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._opened(now)
@@ -294,10 +313,22 @@ class PostgresStore:
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
         self._opened(now)
-        return await self._run(reading.overdue, now, max(limit, 0))
+        return await self._run(staff.overdue, now, max(limit, 0))
 
-    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
-        return await self._run(reading.workers, max(limit, 0))
+    async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[api.WorkerRow]:
+        return await self._run(staff.listed, max(limit, 0), gone)
+
+    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+        return await self._run(staff.instances, keys)
+
+    async def find_instances(
+        self,
+        tenant: str | None = None,
+        slot: str | None = None,
+        after: Key | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[Instance]:
+        return await self._run(staff.find_instances, tenant, slot, after, limit)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)

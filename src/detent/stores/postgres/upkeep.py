@@ -11,7 +11,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow import Flow
-from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored, WorkerRow
+from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored
 from detent.stores.gates import joined
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
@@ -19,10 +19,9 @@ from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import read_flows
 from detent.stores.postgres.judging import MISSING
 from detent.stores.postgres.rows import stored_of
+from detent.stores.postgres.workers import named
 
 __all__ = [
-    "beat",
-    "declare_lost",
     "extend",
     "fold",
     "note",
@@ -47,7 +46,19 @@ async def take_due(connection: Connection, now: int, limit: int, until: int) -> 
     jobs = [stored.job for stored, _ in read]
     keys = {(job.tenant, job.workflow) for job in jobs if job.workflow is not None}
     flows = await read_flows(connection, keys)
-    return [_due(replace(stored, wake_at=until), flows, *beside) for stored, beside in read]
+    due = [_due(replace(stored, wake_at=until), flows, *beside) for stored, beside in read]
+    return await _with_holders(connection, due)
+
+
+async def _with_holders(connection: Connection, due: Sequence[Due]) -> list[Due]:
+    """The same; those in lost hands with the rows of these."""
+    lost = {id(one): one.stored.job.holder or "" for one in due if _is_in_lost_hands(one)}
+    rows = await named(connection, set(lost.values()))
+    return [replace(one, holder=rows.get(lost.get(id(one), ""))) for one in due] if rows else [*due]
+
+
+def _is_in_lost_hands(due: Due) -> bool:
+    return due.lease is not None and due.lease.lost and not due.stored.job.wire
 
 
 def _due(stored: Stored, flows: Mapping[Key, Flow], *beside: Any) -> Due:
@@ -100,22 +111,6 @@ async def fold(connection: Connection) -> None:
     row = await connection.fetch_row("tallies_many", most=_TALLIES_MAX)
     if row is not None and row[0] >= _TALLIES_MAX:
         await connection.fetch("tallies_folded")
-
-
-async def beat(connection: Connection, workers: Sequence[WorkerRow]) -> list[bool]:
-    """Renew all that are not lost."""
-    newest = {one.id: one.alive_until for one in workers if is_storable(one.id)}
-    rows = await connection.fetch("beat", **columns(("workers", "untils"), newest.items()))
-    alive = {name for (name,) in rows}
-    return [worker.id in alive for worker in workers]
-
-
-async def declare_lost(connection: Connection, workers: Sequence[str], now: int) -> list[bool]:
-    """Mark those whose time is over; what is unknown or marked already is lost as well."""
-    known = [worker for worker in workers if is_storable(worker)]
-    rows = await connection.fetch("declare_lost", workers=known, now=now)
-    alive = {name for (name,) in rows}
-    return [worker not in alive for worker in workers]
 
 
 async def extend(connection: Connection, leases: Sequence[tuple[str, int]]) -> list[bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detent.lifecycle import JOB, MACHINES, Machine
+from detent.lifecycle import JOB, MACHINES, WORKER, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
@@ -39,6 +39,7 @@ def _conditions() -> dict[str, str]:
         "{{job_rare}}": _any_of("state", RARE_STATES),
         "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
         "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),
+        "{{worker_states}}": _any_of("state", (state.name for state in WORKER.states)),
         "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": _chain(_moves(machine) for machine in MACHINES.values()),
     }

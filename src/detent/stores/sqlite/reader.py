@@ -29,7 +29,6 @@ from detent.stores.api import (
     Record,
     Stored,
     Used,
-    WorkerRow,
 )
 from detent.stores.legal import is_storable
 from detent.stores.select import Filter, Page
@@ -57,10 +56,8 @@ __all__ = [
     "limits",
     "log_tail",
     "logs",
-    "overdue",
     "record",
     "records",
-    "workers",
 ]
 
 _Connection = sqlite3.Connection
@@ -278,14 +275,3 @@ def gates(connection: _Connection, tenant: str) -> list[GateRow]:
         GateRow(GateKind(kind), name, Gate(bool(closed), opened_at, bool(deleted)), tenant)
         for kind, name, closed, opened_at, deleted in connection.execute(SQL["gates"], (tenant,))
     ]
-
-
-def overdue(connection: _Connection, now: int, limit: int) -> list[WorkerRow]:
-    """Worker instances that did not renew in time."""
-    found = connection.execute(SQL["overdue"], (now, max(limit, 0)))
-    return [WorkerRow(*row) for row in found]
-
-
-def workers(connection: _Connection, limit: int) -> list[WorkerRow]:
-    """Worker instances that are not marked lost."""
-    return [WorkerRow(*row) for row in connection.execute(SQL["workers"], (max(limit, 0),))]

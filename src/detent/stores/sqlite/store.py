@@ -16,6 +16,7 @@ from detent.errors import StoreClosed, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
@@ -23,6 +24,7 @@ from detent.stores.bell import Bell
 from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
+from detent.stores.sqlite import workers as staff
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
@@ -31,6 +33,7 @@ from detent.stores.sqlite.pool import Pool
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
+from detent.stores.workers import need_legal
 
 __all__ = ["SqliteStore", "connect"]
 
@@ -160,11 +163,24 @@ class SqliteStore:
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         need_storable(workers)
-        return await self._writing(now).do(lambda tx: upkeep.beat(tx, workers))
+        return await self._writing(now).do(lambda tx: staff.beat(tx, workers, now))
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
         need_storable(workers)
-        return await self._writing(now).do(lambda tx: upkeep.declare_lost(tx, workers, now))
+        return await self._writing(now).do(lambda tx: staff.declare_lost(tx, workers, now))
+
+    async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
+        need_storable(deaths)
+        return await self._writing(now).do(lambda tx: staff.bury(tx, deaths, now))
+
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        most = max(limit, 0)
+        return await self._writing(now).do(lambda tx: staff.forget(tx, before, most))
+
+    async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
+        need_storable(lives)
+        need_legal(lives)
+        return await self._writing(now).do(lambda tx: staff.ship(tx, lives))
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.extend(tx, leases))
@@ -231,10 +247,22 @@ class SqliteStore:
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
         need_time(now, self._clock())
-        return await self._reading().read(reader.overdue, now, limit)
+        return await self._reading().read(staff.overdue, now, limit)
 
-    async def workers(self, limit: int = 1_000) -> Sequence[api.WorkerRow]:
-        return await self._reading().read(reader.workers, limit)
+    async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[api.WorkerRow]:
+        return await self._reading().read(staff.listed, limit, gone)
+
+    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+        return await self._reading().read(staff.instances, keys)
+
+    async def find_instances(
+        self,
+        tenant: str | None = None,
+        slot: str | None = None,
+        after: Key | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[Instance]:
+        return await self._reading().read(staff.find_instances, tenant, slot, after, limit)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import astuple, replace
 
 from detent.lifecycle import workflow as w
+from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.stores.api import (
     Due,
@@ -24,11 +25,10 @@ from detent.stores.gates import joined
 from detent.stores.legal import is_storable
 from detent.stores.sqlite.claim import let_in
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
+from detent.stores.sqlite.workers import row_of
 
 __all__ = [
     "append_logs",
-    "beat",
-    "declare_lost",
     "extend",
     "note",
     "set_gates",
@@ -66,13 +66,21 @@ def _may_be_since_ever(stored: Stored) -> bool:
 def _due(tx: Transaction, stored: Stored) -> Due:
     job = stored.job
     lease = tx.known.lease_of(job.lease, job.wire, job.holder)
+    holder = _lost_holder(tx, job, lease)
     gate = gate_of(tx.connection, job.tenant, job.queue, stored.body.type)
     if job.workflow is None or job.step is None:
-        return Due(stored, lease, gate)
+        return Due(stored, lease, gate, holder=holder)
     flow = tx.known.flow_of(job.tenant, job.workflow)
     is_swept = tx.execute("is_swept", job.tenant, job.step).fetchone()[0] > 0
     gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
-    return Due(stored, lease, gate, is_swept and job.state in PARKED)
+    return Due(stored, lease, gate, is_swept and job.state in PARKED, holder)
+
+
+def _lost_holder(tx: Transaction, job: Job, lease: Lease | None) -> WorkerRow | None:
+    """The row of the instance that has the job, if it is marked lost."""
+    if lease is None or job.wire or not lease.lost:
+        return None
+    return row_of(tx, job.holder or "")
 
 
 def take_due_records(tx: Transaction, now: int, limit: int, until: int) -> list[Record]:
@@ -93,30 +101,6 @@ def _note(tx: Transaction, key: Key, lease: str, said: Note) -> bool:
         return False
     tx.pending.add_row("note_put", (head.seq, *astuple(said)))
     return True
-
-
-def beat(tx: Transaction, workers: Sequence[WorkerRow]) -> list[bool]:
-    """Renew all that are not lost."""
-    answers = []
-    for worker in workers:
-        found = tx.execute("worker", worker.id).fetchone()
-        alive = found is None or not found[1]
-        if alive:
-            tx.execute("worker_put", worker.id, worker.alive_until)
-        answers.append(alive)
-    return answers
-
-
-def declare_lost(tx: Transaction, workers: Sequence[str], now: int) -> list[bool]:
-    """Mark those whose time is over; what is unknown or marked already is lost as well."""
-    answers = []
-    for worker in workers:
-        found = tx.execute("worker", worker).fetchone()
-        over = found is None or bool(found[1]) or found[0] <= now
-        if over and found is not None and not found[1]:
-            tx.execute("worker_lose", worker)
-        answers.append(over)
-    return answers
 
 
 def extend(tx: Transaction, leases: Sequence[tuple[str, int]]) -> list[bool]:

@@ -108,14 +108,6 @@ ORDER BY c.tenant, c.queue, c.state
 SELECT kind, name, closed, opened_at, queue_deleted FROM detent.gates
 WHERE tenant = $tenant ORDER BY kind, name
 
--- name: overdue
-SELECT id, alive_until FROM detent.workers
-WHERE lost = 0 AND alive_until <= $now::bigint ORDER BY alive_until, id LIMIT $most::bigint
-
--- name: workers
-SELECT id, alive_until FROM detent.workers
-WHERE lost = 0 ORDER BY alive_until DESC, id LIMIT $most::bigint
-
 -- name: history
 SELECT {{event_of_e}} FROM detent.events AS e
 WHERE e.tenant = $tenant AND e.record = $record ORDER BY e.version

@@ -73,22 +73,6 @@ WITH gone AS (DELETE FROM detent.tallies RETURNING lane, state, count)
 INSERT INTO detent.tallies (lane, state, count)
 SELECT lane, state, sum(count) FROM gone GROUP BY lane, state HAVING sum(count) <> 0
 
--- name: beat
-INSERT INTO detent.workers AS w (id, alive_until, lost)
-SELECT id, until, 0 FROM unnest($workers::text[], $untils::bigint[]) AS told (id, until) ORDER BY id
-ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until WHERE w.lost = 0
-RETURNING id
-
--- name: declare_lost
-WITH asked AS MATERIALIZED (
-    SELECT id, alive_until, lost FROM detent.workers WHERE id = ANY ($workers::text[])
-    ORDER BY id FOR UPDATE
-), marked AS (
-    UPDATE detent.workers AS w SET lost = 1 FROM asked
-    WHERE w.id = asked.id AND asked.lost = 0 AND asked.alive_until <= $now::bigint
-)
-SELECT id FROM asked WHERE lost = 0 AND alive_until > $now::bigint
-
 -- name: extend
 WITH told AS (
     SELECT * FROM unnest($leases::text[], $untils::bigint[]) AS told (lease, until)

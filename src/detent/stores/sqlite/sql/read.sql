@@ -112,11 +112,3 @@ SELECT tenant FROM detent_workflows WHERE tenant > ? ORDER BY tenant LIMIT 1
 -- name: gates
 SELECT kind, name, closed, opened_at, queue_deleted FROM detent_gates
 WHERE tenant = ? ORDER BY kind, name
-
--- name: overdue
-SELECT id, alive_until FROM detent_workers
-WHERE lost = 0 AND alive_until <= ? ORDER BY alive_until, id LIMIT ?
-
--- name: workers
-SELECT id, alive_until FROM detent_workers
-WHERE lost = 0 ORDER BY alive_until DESC, id LIMIT ?

@@ -52,13 +52,6 @@ UPDATE detent_leases SET until = ? WHERE lease = ? RETURNING seq
 -- name: wake_earlier
 UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND (wake_at IS NULL OR wake_at > ?)
 
--- name: worker_put
-INSERT INTO detent_workers (id, alive_until, lost) VALUES (?, ?, 0)
-ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until
-
--- name: worker_lose
-UPDATE detent_workers SET lost = 1 WHERE id = ?
-
 -- name: gate_put
 INSERT OR REPLACE INTO detent_gates (tenant, kind, name, closed, opened_at, queue_deleted)
 VALUES (?, ?, ?, ?, ?, ?)

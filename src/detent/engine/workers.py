@@ -1,0 +1,150 @@
+"""Worker instances in the store: their histories are shipped here, and looked at from here.
+
+A supervisor keeps its own journal, because it goes on while the database is down. What stands in
+the journal is sent here in batches, as often as it takes: what is there already is passed over, if
+it is the same, so that a cursor that was lost costs nothing but time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from detent.errors import BadHistory
+from detent.lifecycle import worker as w
+from detent.lifecycle.event import Event
+from detent.lifecycle.replay import audit
+from detent.stores.api import Key, Life, Store, WorkerRow
+
+__all__ = ["BATCH", "Listed", "Workers"]
+
+BATCH: Final = 500
+"""How many events one commit takes; whoever has more sends several."""
+_PAGE: Final = 1_000
+_ATTEMPTS: Final = 3
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An instance with the word for its state and since when it stands there.
+
+    `row` is what it said of itself when it was last heard of; `instance` what its history leads to.
+    Either may be missing: one without a supervisor has no history, one that is starting no row.
+    """
+
+    id: str
+    state: str
+    since: int
+    row: WorkerRow | None = None
+    instance: w.Instance | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing will ever be heard of it again."""
+        if self.instance is not None and self.instance.state.is_terminal:
+            return True
+        return self.row is not None and self.row.lost
+
+
+class Workers:
+    """Everything about worker instances that has no part in running jobs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def ship(self, events: Sequence[Event]) -> int:
+        """Take in events of instances, in the order of each; how many were new.
+
+        `BadHistory` names the first that cannot have happened, or that differs from what is stored;
+        nothing of that batch is kept.
+        """
+        new = 0
+        for start in range(0, len(events), BATCH):
+            new += await self._ship(events[start : start + BATCH])
+        return new
+
+    async def listed(self, *, gone: bool = False, slot: str | None = None) -> list[Listed]:
+        """Instances that are there, or with `gone` those that are remembered, by id."""
+        rows = {row.id: row for row in await self._store.workers(_PAGE, gone=gone)}
+        lives = {one.id: one for one in await self._found(slot)}
+        found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
+        return [one for one in found if one.is_gone is gone and _is_of(one, slot)]
+
+    async def history(self, instance: str, tenant: str = "") -> Sequence[Event]:
+        """What happened to one instance, oldest first."""
+        return await self._store.history((tenant, instance))
+
+    async def of_slot(self, slot: str, tenant: str = "") -> list[w.Instance]:
+        """All instances that a slot has had, as far as they are remembered, the newest first."""
+        found = [one for one in await self._found(slot) if one.tenant == tenant]
+        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
+
+    async def _found(self, slot: str | None) -> list[w.Instance]:
+        found: list[w.Instance] = []
+        after: Key | None = None
+        while page := await self._store.find_instances(slot=slot, after=after, limit=_PAGE):
+            found += page
+            after = (page[-1].tenant, page[-1].id)
+        return found
+
+    # --- shipping -------------------------------------------------------------------------------
+
+    async def _ship(self, events: Sequence[Event]) -> int:
+        told: defaultdict[Key, list[Event]] = defaultdict(list)
+        for event in events:
+            told[event.tenant, event.record].append(event)
+        for _ in range(_ATTEMPTS):
+            lives = [life for life in await self._lives(told) if life.events]
+            answers = await self._store.ship(lives, now=self._store.now()) if lives else ()
+            if all(answers):
+                return sum(len(life.events) for life in lives)
+            # Somebody has shipped the same meanwhile; or the name is another record's.
+        name = next(one.instance.id for one, is_in in zip(lives, answers, strict=True) if not is_in)
+        raise BadHistory(f"worker {name}: its name belongs to another record", record=name)
+
+    async def _lives(self, told: Mapping[Key, Sequence[Event]]) -> list[Life]:
+        """What the store does not know yet of these histories."""
+        keys = list(told)
+        stored = await self._store.histories(keys)
+        known = [[fed.event for fed in history] for history in stored]
+        return [_life(one, told[key]) for key, one in zip(keys, known, strict=True)]
+
+
+def _life(known: Sequence[Event], told: Sequence[Event]) -> Life:
+    version = len(known)
+    for event in told:
+        if event.version <= version and known[event.version - 1] != event:
+            raise _bad(event, "it is not the event that is stored")
+    coming = [event for event in told if event.version > version]
+    whole = [*known, *coming]
+    fault = audit(whole)
+    if fault is not None:
+        bad = next((one for one in coming if one.version == fault.version), told[0])
+        raise _bad(bad, fault.why)
+    instance = w.fold(whole)
+    if instance is None:
+        raise BadHistory("a shipment without events")
+    return Life(version, instance, tuple(coming))
+
+
+def _bad(event: Event, why: str) -> BadHistory:
+    text = f"worker {event.record} version {event.version} ({event.name}): {why}"
+    return BadHistory(text, record=event.record, version=event.version)
+
+
+def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
+    if instance is not None:
+        return Listed(instance.id, instance.status, instance.state_at, row, instance)
+    if row is None:
+        raise LookupError
+    since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
+    return Listed(row.id, "Gone" if row.lost else row.state.capitalize() or "Alive", since, row)
+
+
+def _is_of(one: Listed, slot: str | None) -> bool:
+    if slot is None or one.instance is not None:
+        return True
+    who = None if one.row is None else one.row.who
+    return who is not None and who.slot == slot

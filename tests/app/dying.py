@@ -1,0 +1,24 @@
+"""A program that drains, and stands still in its first job until it is killed.
+
+With a second argument it believes to be on a host of that name.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+from detent import Detent
+
+if len(sys.argv) > 2:
+    socket.gethostname = lambda: sys.argv[2]
+
+with Detent(sys.argv[1]) as app:
+
+    @app.job(name="stand")
+    def stand() -> str:
+        sys.stdout.write("standing\n")
+        sys.stdout.flush()
+        return sys.stdin.read()
+
+    app.drain()

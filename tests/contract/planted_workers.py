@@ -1,0 +1,138 @@
+"""Bugs about worker instances: who is believed, what is renewed, what is kept."""
+
+# ruff: noqa: ARG002 - a rule that is broken may well forget to look at something
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from detent.stores.api import Death, Key, Life, WorkerRow
+from detent.stores.memory.workforce import Workforce
+
+
+class AnybodyMayBury(Workforce):
+    def _bury(self, death: Death, now: int) -> bool:
+        row = self._tables.workers.get(death.id)
+        if row is not None and not row.lost:
+            self._end(row, now, death)
+        return True
+
+
+class NobodyMayBuryBeforeTime(Workforce):
+    def _bury(self, death: Death, now: int) -> bool:
+        row = self._tables.workers.get(death.id)
+        is_early = row is not None and not row.lost and now < row.alive_until
+        return False if is_early else super()._bury(death, now)
+
+
+class APidIsEnough(Workforce):
+    def _bury(self, death: Death, now: int) -> bool:
+        row = self._tables.workers.get(death.id)
+        who = None if row is None else row.who
+        if who and who.process and death.process and who.process.pid == death.process.pid:
+            death = replace(death, process=who.process)
+        return super()._bury(death, now)
+
+
+class TheLastWordAboutAnEndCounts(Workforce):
+    def _bury(self, death: Death, now: int) -> bool:
+        row = self._tables.workers.get(death.id)
+        if row is not None and row.lost and row.death is not None:
+            self._end(row, now, death)
+        return super()._bury(death, now)
+
+
+class TheExitCauseIsForgotten(Workforce):
+    def _end(self, row: WorkerRow, now: int, death: Death | None) -> None:
+        super()._end(row, now, None)
+
+
+class TheEndIsAsOldAsTheLease(Workforce):
+    def _end(self, row: WorkerRow, now: int, death: Death | None) -> None:
+        super()._end(row, row.alive_until, death)
+
+
+class RenewingChangesWhoItIs(Workforce):
+    def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        return replace(super()._renewed(known, row, now), who=row.who)
+
+
+class RenewingForgetsTheState(Workforce):
+    def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        return replace(super()._renewed(known, row, now), state=known.state or row.state)
+
+
+class TheBeatIsNotDated(Workforce):
+    def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        return replace(super()._renewed(known, row, now), beat_at=known.beat_at or now)
+
+
+class LateBeatsTakeBack(Workforce):
+    def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
+        return super()._renewed(replace(known, beat_at=0), row, now)
+
+
+class TheForgottenMayComeBack(Workforce):
+    def _beat(self, row: WorkerRow, now: int) -> bool:
+        return super()._beat(replace(row, renews=False), now)
+
+
+class HandsThatHoldJobsAreForgotten(Workforce):
+    def _over(self, before: int) -> list[WorkerRow]:
+        rows = self._tables.workers.values()
+        return [row for row in rows if row.ended_at is not None and row.ended_at < before]
+
+
+class TheTrustedAreForgotten(Workforce):
+    def _over(self, before: int) -> list[WorkerRow]:
+        rows = [row for row in self._tables.workers.values() if not row.lost]
+        return [*super()._over(before), *(row for row in rows if row.beat_at < before)]
+
+
+class LivesAreForgottenBeforeTheyAreSealed(Workforce):
+    def _told(self, before: int) -> list[Key]:
+        lives = self._tables.instances.items()
+        return [key for key, one in lives if one.ended_at is not None and one.ended_at < before]
+
+
+class LivesOfTheLivingAreForgotten(Workforce):
+    def _told(self, before: int) -> list[Key]:
+        lives = self._tables.instances.items()
+        return [k for k, one in lives if one.last_at < before and self._tables.is_sealed(k)]
+
+
+class ALifeMayBeToldTwice(Workforce):
+    def _ship(self, life: Life) -> bool:
+        key = (life.instance.tenant, life.instance.id)
+        stored = self._tables.instances.get(key)
+        if stored is not None and stored.version > life.version:
+            return True
+        return super()._ship(life)
+
+
+class ALifeMayHaveAGap(Workforce):
+    def _ship(self, life: Life) -> bool:
+        stored = self._tables.instances.get((life.instance.tenant, life.instance.id))
+        if stored is not None and stored.version < life.version:
+            life = replace(life, version=stored.version)
+        return super()._ship(life)
+
+
+class TheHeadStaysBehind(Workforce):
+    def _ship(self, life: Life) -> bool:
+        key = (life.instance.tenant, life.instance.id)
+        before = self._tables.instances.get(key)
+        is_taken = super()._ship(life)
+        if is_taken and before is not None:
+            self._tables.instances[key] = before
+        return is_taken
+
+
+class AnyNameIsTaken(Workforce):
+    def _ship(self, life: Life) -> bool:
+        tables, key = self._tables, (life.instance.tenant, life.instance.id)
+        if key in tables.instances:
+            return super()._ship(life)
+        tables.instances[key] = life.instance
+        tables.record(life.events)
+        return True

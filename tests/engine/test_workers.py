@@ -1,0 +1,225 @@
+"""Histories of worker instances: shipped as often as one likes, kept once, and verified."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from detent.engine.engine import Engine
+from detent.engine.hurdles import Hurdle, Verdict
+from detent.engine.verify import Verification
+from detent.engine.verify.finding import Check, Finding
+from detent.errors import BadHistory
+from detent.lifecycle.event import Event
+from detent.stores.api import Death, Life, Who, WorkerRow
+from detent.stores.memory import MemoryStore
+from tests.contract.living import born, life, whole
+from tests.contract.making import SECOND, Clock
+from tests.contract.world import World
+
+
+async def found(store: object) -> list[Finding]:
+    check = Verification(store)  # type: ignore[arg-type]
+    return [one async for one in check.findings()]
+
+
+# --- shipping -------------------------------------------------------------------------------------
+
+
+async def test_the_same_events_again_change_nothing(world: World, engine: Engine) -> None:
+    events = [*whole("i1", world.now), *whole("i2", world.now, slot="x")]
+    assert await engine.workers.ship(events) == 10
+    assert await engine.workers.ship(events) == 0
+    assert await world.feed() == [*events]
+    assert await engine.workers.history("i1") == events[:5]
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+async def test_a_cursor_that_was_lost_costs_nothing(world: World, engine: Engine, at: int) -> None:
+    events = whole("i1", world.now)
+    assert await engine.workers.ship(events[:at]) == at
+    assert await engine.workers.ship(events) == 5 - at
+    assert await engine.workers.history("i1") == events
+    assert await found(world.store) == []
+
+
+async def test_events_of_instances_may_be_mixed_and_many(world: World, engine: Engine) -> None:
+    lives = [whole(f"i{number:03}", world.now) for number in range(130)]
+    mixed = [event for some in zip(*lives, strict=True) for event in some]
+    assert await engine.workers.ship(mixed) == 650
+    assert len(await world.store.find_instances()) == 130
+
+
+async def test_what_differs_from_what_is_stored_is_refused(world: World, engine: Engine) -> None:
+    events = whole("i1", world.now)
+    await engine.workers.ship(events[:3])
+    forged = [events[0], replace(events[1], reason="another"), *events[2:]]
+    with pytest.raises(BadHistory, match=r"i1 version 2 .*not the event that is stored"):
+        await engine.workers.ship(forged)
+    assert await engine.workers.history("i1") == events[:3]
+
+
+def _without_its_process(events: list[Event]) -> list[Event]:
+    return [events[0], events[1], replace(events[2], worker=None), *events[3:]]
+
+
+def _with_a_gap(events: list[Event]) -> list[Event]:
+    return [events[0], *events[2:]]
+
+
+def _of_a_job(events: list[Event]) -> list[Event]:
+    return [replace(one, kind="job") for one in events]
+
+
+@pytest.mark.parametrize("wrong", [_without_its_process, _with_a_gap, _of_a_job])
+async def test_a_life_that_cannot_have_been_lived_is_refused(
+    world: World, engine: Engine, wrong: object
+) -> None:
+    with pytest.raises(BadHistory):
+        await engine.workers.ship(wrong(whole("i1", world.now)))  # type: ignore[operator]
+    assert await world.feed() == []
+
+
+async def test_the_name_of_a_job_is_not_a_workers(world: World, engine: Engine) -> None:
+    await world.push(id="x")
+    with pytest.raises(BadHistory):
+        await engine.workers.ship(whole("x", world.now))
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+async def test_instances_are_listed_with_their_state_and_since_when(
+    world: World, engine: Engine
+) -> None:
+    alive, gone = list(born("i1", world.now, slot="mail").events), whole("i2", world.now)
+    await engine.workers.ship([*alive, *gone])
+    row = WorkerRow("drain", world.now + SECOND, who=Who(started_at=7), state="running")
+    await world.store.beat([row], now=world.now)
+    listed = await engine.workers.listed()
+    assert [(one.id, one.state, one.since) for one in listed] == [
+        ("drain", "Running", 7),
+        ("i1", "Created", world.now),
+    ]
+    [other] = await engine.workers.listed(gone=True)
+    assert (other.id, other.state, other.since) == ("i2", "Failed", world.now + 4)
+    await world.store.bury([Death("drain", "")], now=world.now)
+    assert [one.id for one in await engine.workers.listed(slot="mail")] == ["i1"]
+
+
+async def test_a_slot_remembers_its_instances_the_newest_first(
+    world: World, engine: Engine
+) -> None:
+    for number, name in enumerate(("b", "a", "c")):
+        await engine.workers.ship(whole(name, world.now + number, slot="mail"))
+    await engine.workers.ship(whole("z", world.now, slot="other"))
+    assert [one.id for one in await engine.workers.of_slot("mail")] == ["c", "a", "b"]
+
+
+def worker_hurdle(hurdles: tuple[Hurdle, ...]) -> Hurdle:
+    return next(one for one in hurdles if one.name == "worker")
+
+
+@pytest.mark.parametrize(
+    ("who", "state", "verdict", "says"),
+    [
+        (
+            Who(queues=("default",), types=("mail.send",)),
+            "running",
+            Verdict.PASS,
+            "w1 would take it",
+        ),
+        (Who(), "", Verdict.PASS, "w1 would take it"),
+        (Who(queues=("other",)), "", Verdict.FAIL, "1 worker alive, none takes type mail.send"),
+        (Who(types=("report",)), "", Verdict.FAIL, "from queue default: w1"),
+        (Who(tenants=("t2",)), "", Verdict.FAIL, "none takes"),
+        (Who(), "suspended", Verdict.FAIL, "none takes"),
+        (None, "", Verdict.UNKNOWN, "not recorded"),
+    ],
+)
+async def test_why_says_who_would_take_a_job(
+    world: World, engine: Engine, who: Who | None, state: str, verdict: Verdict, says: str
+) -> None:
+    row = WorkerRow("w1", world.now + SECOND, who=who, state=state)
+    await world.store.beat([row], now=world.now)
+    await world.push(id="x")
+    hurdle = worker_hurdle((await engine.queries.why(("", "x"))).hurdles)
+    assert hurdle.verdict is verdict
+    assert says in hurdle.says
+
+
+# --- verifying ------------------------------------------------------------------------------------
+
+
+async def test_verify_counts_workers_and_finds_nothing(world: World, engine: Engine) -> None:
+    await world.push(id="x")
+    await engine.workers.ship([*whole("i1", world.now), *whole("i2", world.now, tenant="t")])
+    while await world.store.seal(limit=4):
+        pass
+    check = Verification(world.store)
+    assert [one async for one in check.findings()] == []
+    assert (check.seen.workers, check.seen.events) == (2, 11)
+    check = Verification(world.store, tenant="t")
+    assert [one async for one in check.findings()] == []
+    assert check.seen.workers == 1
+
+
+class Forging(MemoryStore):
+    """A store into which somebody has written by hand."""
+
+    def forge(self, number: int, **changes: object) -> None:
+        fed = self._all.feed[number]
+        event = replace(fed.event, **changes)
+        self._all.feed[number] = replace(fed, event=event)
+        history = self._all.events[event.tenant, event.record]
+        history[fed.event.version - 1] = event
+
+    def behead(self, one: Life) -> None:
+        self._all.instances[one.instance.tenant, one.instance.id] = one.instance
+
+
+async def forging() -> tuple[Forging, int]:
+    clock = Clock()
+    store = Forging(clock)
+    await store.__aenter__()
+    await Engine(store).workers.ship([*whole("i1", clock.now), *whole("i2", clock.now)])
+    return store, clock.now
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "where", "why"),
+    [
+        (6, {"actor": "worker"}, "i2 version 2", "may not start"),
+        (7, {"worker": None}, "i2 version 3", "does not carry pid, process_at"),
+        (8, {"at": 5}, "i2 version 4", "event times never decrease"),
+        (9, {"cause": "natural"}, "i2 version 5", "does not happen for natural"),
+        (9, {"reason": "another"}, "i2 version 5", None),
+    ],
+)
+def test_verify_names_the_first_event_that_cannot_have_happened(
+    number: int, changes: dict[str, object], where: str, why: str | None
+) -> None:
+    async def run() -> Finding:
+        store, _ = await forging()
+        while await store.seal():
+            pass
+        store.forge(number, **changes)
+        return (await found(store))[0]
+
+    first = asyncio.run(run())
+    assert first.where == where
+    assert first.check is (Check.SEAL if why is None else Check.HISTORY)
+    assert why is None or why in first.why
+
+
+def test_verify_names_a_head_that_is_not_what_its_history_leads_to() -> None:
+    async def run() -> list[Finding]:
+        store, now = await forging()
+        store.behead(life(whole("i1", now)[:3]))
+        return await found(store)
+
+    [first] = asyncio.run(run())
+    assert (first.where, first.check) == ("i1 version 4", Check.HISTORY)
+    assert "goes on to version 5" in first.why

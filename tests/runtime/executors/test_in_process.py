@@ -138,7 +138,7 @@ async def test_a_task_is_interrupted(app: Detent) -> None:
     async def sleeps(ctx: Context) -> None:
         ctx.log("begun")
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             ctx.log("cleaned up")
 
@@ -194,7 +194,7 @@ async def test_a_task_that_swallows_its_end_is_abandoned(app: Detent) -> None:
 async def test_a_task_that_ends_at_last_is_killed(app: Detent) -> None:
     @app.job
     async def sleeps() -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     executor = AsyncExecutor()
     task = asyncio.create_task(executor.run(await Desk(app).run_of("sleeps")))

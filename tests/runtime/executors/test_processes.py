@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from detent import chain
 from detent.engine import limits
 from detent.errors import AppBroken, PoolBroken
 from detent.runtime.ending import Raised, Told, Written
@@ -172,6 +173,21 @@ async def test_a_refused_checkpoint_is_raised_in_the_handler(
     assert ended.names[0] == "detent.errors.IllegalTransition"
 
 
+async def test_results_of_earlier_steps_are_found(pool: ProcessExecutor, desk: Desk) -> None:
+    add, collect = desk.app.jobs["add"], desk.app.jobs["collect"]
+    await desk.app.astart(chain([add.bind(1, 2), add.bind(3, 4)], collect.bind("")))
+    for _ in range(2):
+        run = await desk.next_of("add")
+        await desk.report(run, await pool.run(run))
+    assert value(await pool.run(await desk.next_of("collect"))) == [4, 8]
+
+
+async def test_a_step_that_there_is_not_is_refused(pool: ProcessExecutor, desk: Desk) -> None:
+    ended = await pool.run(await desk.run_of("collect", "nowhere"))
+    assert isinstance(ended, Told)
+    assert ended.code == "bad_option"
+
+
 async def test_followers_are_checked_and_handed_over(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("follows")
     assert value(await pool.run(run)) == "bad_option"
@@ -256,6 +272,14 @@ async def test_a_death_is_told_apart_and_hurts_nobody_else(
     assert not task.done()
     pool.ask(other)
     await task
+
+
+@pytest.mark.slow
+async def test_the_pool_may_limit_memory_too(reference: str, desk: Desk) -> None:
+    async with opened(ProcessExecutor(reference, Pool(memory_bytes=100_000_000))) as own:
+        ended = await own.run(await desk.run_of("takes", 1_000_000_000))
+        assert isinstance(ended, Told)
+        assert ended.names[0] == "MemoryError"
 
 
 async def test_a_memory_hog_is_told_so(pool: ProcessExecutor, desk: Desk) -> None:

@@ -101,15 +101,15 @@ class Pooled:
         self._reading = asyncio.create_task(self._read())
         await self._started(reference)
 
-    async def run(self, run: Run) -> Ended:
-        """Run one job in it."""
+    async def run(self, run: Run, memory: int | None = None) -> Ended:
+        """Run one job in it; one that says nothing about memory may add that much."""
         self.jobs += 1
         self._run = run
         self._end = asyncio.get_running_loop().create_future()
         for voice in self._voices:
             voice.begin(run.ctx)
         try:
-            self._send(begin_of(run))
+            self._send(begin_of(run, memory))
             if run.ctx.cancelled:
                 self.halt()
             await self._first_of(self._end)

@@ -25,12 +25,16 @@ _WAIT_S: Final = 1.0
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """How many processes there may be, and how long each is used."""
+    """How many processes there may be, and how long each is used.
+
+    `memory_bytes` is what a run may add to its process, if its type says nothing about that.
+    """
 
     most: int = 4
     jobs_max: int = 1_000
     rss_bytes_max: int | None = 1_073_741_824
     age_s_max: float = 3_600.0
+    memory_bytes: int | None = None
 
 
 class _Place:
@@ -128,7 +132,7 @@ class ProcessExecutor:
 
     async def _ran(self, process: Pooled, run: Run) -> Ended:
         try:
-            ended = await process.run(run)
+            ended = await process.run(run, self._pool.memory_bytes)
         except asyncio.CancelledError:
             # Whoever waited for it does not any more.
             await process.force()

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from detent import chain
 from detent.engine import limits
-from detent.errors import AppBroken, PoolBroken
+from detent.errors import AppBroken, CommandNotFound, PoolBroken
 from detent.runtime.ending import Raised, Told, Written
-from detent.runtime.executors import processes
+from detent.runtime.executors import pooled, processes
 from detent.runtime.executors.api import Died, Rung, Stopped
 from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.outcomes import Cancelled, Snooze
@@ -322,6 +322,12 @@ async def test_a_copy_that_returns_from_the_handler_says_nothing(
     assert value(await pool.run(await desk.run_of("add", 1, 2))) == 3
 
 
+async def test_a_copy_cannot_speak_for_the_original(pool: ProcessExecutor, desk: Desk) -> None:
+    run = await desk.run_of("copies")
+    assert value(await pool.run(run)) == 5
+    assert lines(run) == []
+
+
 async def test_a_copy_left_behind_goes_with_its_process(reference: str, desk: Desk) -> None:
     async with opened(ProcessExecutor(reference)) as own:
         copy = value(await own.run(await desk.run_of("forks", False)))
@@ -430,6 +436,24 @@ async def test_failures_are_not_tried_again_at_once(tmp_path: Path, desk: Desk) 
         assert told.value.fields["exit_code"] == 9
         path.unlink(missing_ok=True)
     assert own.broken is None
+
+
+async def test_no_interpreter_no_process(
+    reference: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(CommandNotFound):
+        await ProcessExecutor(reference).run(await desk.run_of("add", 1, 2))
+
+
+async def test_an_import_that_takes_for_ever_is_given_up(
+    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text("while True:\n    pass\n")
+    monkeypatch.setattr(pooled, "START_S", 0.1)
+    with pytest.raises(PoolBroken, match=r"not imported within 0\.1 s"):
+        await ProcessExecutor(str(path)).run(await desk.run_of("add", 1, 2))
 
 
 async def test_a_job_that_the_program_does_not_have(pool: ProcessExecutor, desk: Desk) -> None:

@@ -52,11 +52,13 @@ async def test_everything_that_is_said_is_heard(pool: ProcessExecutor, desk: Des
     run = await desk.run_of("talk")
     assert value(await pool.run(run)) == run.ctx.job_id
     told = {(line.text, line.level) for line in run.ctx.heard.lines}
+    assert len(run.ctx.heard.lines) == len(told)
     assert told == {
         ("printed", "stdout"),
         ("half", "stdout"),
         ("wrong", "stderr"),
-        ("careful 7", "warning"),
+        ("[own] careful 7", "warning"),
+        ("[own] by the way", "info"),
         ("said", "debug"),
         ("raw", "stdout"),
         ("child", "stdout"),
@@ -74,7 +76,7 @@ async def test_threads_without_a_context_are_heard_too(pool: ProcessExecutor, de
 async def test_around_and_logging_work_for_coroutines(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("atalk")
     assert value(await pool.run(run)) == run.ctx.job_id
-    assert lines(run) == ["printed", "bad"]
+    assert lines(run) == ["printed", "[own] bad"]
 
 
 async def test_secrets_are_masked_in_every_way_out(pool: ProcessExecutor, desk: Desk) -> None:

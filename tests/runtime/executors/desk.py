@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,9 +19,9 @@ from detent.runtime.ending import Written
 from detent.runtime.executors.api import Ended, Executor, Returned, Run
 from detent.runtime.masking import Mask
 from detent.stores.api import Stored, Want, WorkerRow
+from tests.runtime.process import yard
 
 WORKER = "w1"
-DEADLINE_S = 20.0
 
 
 class Desk:
@@ -100,18 +98,17 @@ def value(ended: Ended) -> Any:
 
 
 async def until(is_so: Callable[[], Any]) -> Any:
-    """Wait for a condition, not for a time."""
-    end = time.monotonic() + DEADLINE_S
-    while not (found := is_so()):
-        assert time.monotonic() < end, "it never came to be"
-        await asyncio.sleep(0.01)
-    return found
+    """Wait for a condition, and answer what it came to."""
+    found: list[Any] = []
+
+    def holds() -> bool:
+        found[:] = [is_so()]
+        return bool(found[0])
+
+    await yard.until(holds)
+    return found[0]
 
 
 def is_running(pid: int) -> bool:
     """Whether there is such a process, and it is no corpse."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    return not yard.is_gone(pid)

@@ -355,6 +355,7 @@ async def test_whoever_calls_the_run_off_ends_its_process(
     await until(lambda: not is_running(int(told.split()[1])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worn", [{"jobs_max": 1}, {"rss_bytes_max": 1}, {"age_s_max": 0.0}])
 async def test_worn_processes_are_replaced(
     reference: str, desk: Desk, worn: dict[str, float]
@@ -376,6 +377,7 @@ async def test_closing_kills_what_runs(reference: str, desk: Desk) -> None:
     await until(lambda: not is_running(int(told.split()[1])))
 
 
+@pytest.mark.slow
 async def test_a_program_that_cannot_be_imported_is_told_and_not_tried_for_ever(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,7 +425,7 @@ from detent.runtime.executors.processes import ProcessExecutor
 
 async def main():
     desk = Desk(load(sys.argv[1]))
-    run = await desk.run_of("stubborn")
+    run = await desk.run_of(sys.argv[2])
     task = asyncio.create_task(ProcessExecutor(sys.argv[1]).run(run))
     print(*await until(lambda: lines(run)), flush=True)
     await task
@@ -432,11 +434,13 @@ asyncio.run(main())
 """
 
 
-def test_no_process_outlives_its_worker(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stubborn", "holds"])
+def test_no_process_outlives_its_worker(tmp_path: Path, name: str) -> None:
     reference, _ = written(tmp_path, PROGRAM)
     path = os.pathsep.join(part for part in sys.path if part)
     worker = subprocess.Popen(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", _WORKER, reference],
+        [sys.executable, "-c", _WORKER, reference, name],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},

@@ -78,7 +78,7 @@ class _Speech:
     def write(self, stream: str, text: str) -> None:
         heard = self._ctx.heard
         if heard.is_full:
-            self._streams[stream].end()
+            self._streams.pop(stream, None)
             heard.drop(text.count("\n"))
             return
         with _LOCK:

@@ -1,0 +1,101 @@
+"""The command line of a container runtime: `docker`, `podman`, or whatever speaks like them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from detent.errors import ContainerError
+from detent.runtime.process.faults import spawn_fault
+
+__all__ = ["Runtime", "State"]
+
+ANSWER_S: Final = 10.0
+_SAID_MAX: Final = 2000
+
+
+class State(msgspec.Struct, frozen=True, rename="pascal"):
+    """What `inspect` says of a container, as far as we use it."""
+
+    status: str = ""
+    exit_code: int = 0
+    pid: int = 0
+    oom_killed: bool = msgspec.field(name="OOMKilled", default=False)
+    health: dict[str, Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs in it any more."""
+        return self.status in ("exited", "dead", "stopped")
+
+    @property
+    def is_well(self) -> bool:
+        """Running, and not found to be ill by a check of its own."""
+        return self.status == "running" and self.healthy is not False
+
+    @property
+    def healthy(self) -> bool | None:
+        """What the image's own check says; nothing if it has none, or has not decided yet."""
+        word = (self.health or {}).get("Status")
+        return {"healthy": True, "unhealthy": False}.get(str(word))
+
+
+class Runtime:
+    """Runs its commands, with a time limit each."""
+
+    def __init__(self, *command: str) -> None:
+        self.command = command or ("docker",)
+
+    async def call(
+        self, *words: str, env: Mapping[str, str] | None = None, limit_s: float = ANSWER_S
+    ) -> str:
+        """What a command answers; its failure is a coded error."""
+        process = await self._start(words, env)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), limit_s)
+        except TimeoutError as error:
+            raise self._failed(words, f"no answer within {limit_s:g} s") from error
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if process.returncode:
+            raise self._failed(words, err.decode("utf-8", "replace").strip())
+        return out.decode("utf-8", "replace").strip()
+
+    async def inspect(self, container: str, *, limit_s: float = ANSWER_S) -> State | None:
+        """How a container is; nothing if there is no such container."""
+        ask = ("inspect", "--format", "{{json .State}}", container)
+        try:
+            said = await self.call(*ask, limit_s=limit_s)
+            return msgspec.json.decode(said, type=State)
+        except msgspec.MsgspecError as error:
+            raise self._failed(ask, str(error)) from error
+        except ContainerError as error:
+            if "no such" in str(error.fields["said"]).lower():
+                return None
+            raise
+
+    async def _start(self, words: tuple[str, ...], env: Mapping[str, str] | None) -> Process:
+        command = (*self.command, *words)
+        try:
+            return await asyncio.create_subprocess_exec(
+                *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**os.environ, **(env or {})}
+            )
+        except OSError as error:
+            raise spawn_fault(error.errno, str(error), command) from error
+
+    def _failed(self, words: tuple[str, ...], said: str) -> ContainerError:
+        said = said[:_SAID_MAX]
+        return ContainerError(
+            f"`{self.command[0]} {words[0]}` failed: {said}; is the runtime up, and may we use it?",
+            command=words[0],
+            said=said,
+        )

@@ -1,0 +1,218 @@
+"""Workers that are containers, run by a small program that behaves like a runtime.
+
+With `DETENT_TEST_CONTAINERS=docker` (or `podman`) one test runs a real container too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from detent.errors import CommandNotFound, ContainerError, ProcessError
+from detent.lifecycle.worker import Ending, Exit
+from detent.runtime.process import containers
+from detent.runtime.process.containers import ContainerBody, Image
+from detent.runtime.process.identity import is_alive, state_of
+from detent.runtime.process.rotation import Files
+from detent.runtime.process.runtime import Runtime, State
+from tests.runtime.process.yard import HANDOVER, is_gone, until
+
+FAKE = str(Path(__file__).with_name("fake_runtime.py"))
+REAL = os.environ.get("DETENT_TEST_CONTAINERS")
+SLEEP = ("sleep", "1000")
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The stand-in for a runtime, with a home of its own."""
+    monkeypatch.setenv("FAKE_RUNTIME", str(tmp_path))
+    return Runtime(sys.executable, "-S", FAKE)
+
+
+def image(*command: str, **more: float) -> Image:
+    """An image that runs a command of this machine."""
+    return Image(image="any", command=command, min_uptime_s=more.get("min_uptime_s", 0.05))
+
+
+async def started(runtime: Runtime, *command: str) -> ContainerBody:
+    """A container that runs."""
+    body = ContainerBody(image(*command), runtime=runtime)
+    await body.spawn(HANDOVER)
+    return body
+
+
+async def test_a_container_lives_and_is_stopped(runtime: Runtime, tmp_path: Path) -> None:
+    code = 'echo "$LIFECYCLE_INSTANCE_ID $OWN"; exec sleep 1000'
+    wanted = Image(
+        image="any", command=("sh", "-c", code), environment={"OWN": "x"}, min_uptime_s=0.05
+    )
+    files = Files(tmp_path / "logs", "slot")
+    body = ContainerBody(wanted, runtime=runtime, files=files)
+    born = await body.spawn(HANDOVER)
+    assert born is not None
+    assert is_alive(born.pid, born.process_at)
+    assert (body.kind, body.suspendable, body.usage()) == ("container", True, None)
+    await body.ready()
+    assert await body.probe()
+    await until(lambda: body.tail(1) == ["i-1 x"])
+    await body.hasten(1)
+    assert await body.dump() == ""
+    await body.ask(5)
+    assert await body.ended() == Exit(Ending.EXITED, 143), "as a runtime tells a SIGTERM"
+    assert is_gone(born.pid)
+    assert _known(tmp_path) == [], "it was removed"
+    files.close()
+    assert files.path.read_bytes() == b"i-1 x\n"
+    for late in (body.ask(1), body.force(), body.resume()):
+        await late
+    assert not await body.probe()
+
+
+async def test_a_container_ends_by_itself(runtime: Runtime) -> None:
+    body = await started(runtime, "sh", "-c", "echo out; exit 3")
+    assert await body.ended() == Exit(Ending.EXITED, 3)
+    assert body.tail(9) == ["out"]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(body.ready(), 0.2)
+
+
+async def test_a_container_that_does_not_stop_is_killed(runtime: Runtime) -> None:
+    body = await started(runtime, "sh", "-c", "trap '' TERM; while :; do sleep 0.01; done")
+    await body.ask(0.1)
+    await body.force()
+    assert await body.ended() == Exit.of_process(-9, is_forced=True)
+
+
+async def test_a_container_is_frozen_and_goes_on(runtime: Runtime) -> None:
+    body = await started(runtime, *SLEEP)
+    pid = body.state.pid
+    await body.suspend()
+    await until(lambda: state_of(pid) == "T")
+    await body.resume()
+    await until(lambda: state_of(pid) != "T")
+    await body.force()
+    await body.ended()
+
+
+async def test_what_a_dead_supervisor_left_running_is_removed_first(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    first = await started(runtime, *SLEEP)
+    left = first.state.pid
+    second = await started(runtime, *SLEEP)
+    await until(lambda: is_gone(left))
+    assert len(_known(tmp_path)) == 1
+    gone = await first.ended()
+    assert gone == Exit(Ending.RAISED, code="container_error"), "it vanished under its watch"
+    await second.force()
+    await second.ended()
+
+
+async def test_a_runtime_that_fails_says_nothing_about_the_container(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    body = await started(runtime, *SLEEP)
+    _break(tmp_path, "Cannot connect to the daemon")
+    assert not await body.probe()
+    with pytest.raises(ContainerError, match="Cannot connect"):
+        await body.suspend()
+    ended = asyncio.create_task(body.ended())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(ended), 0.3)
+    _break(tmp_path, None)
+    assert await body.probe()
+    await body.force()
+    assert (await ended).is_forced
+
+
+async def test_what_cannot_be_run_says_why(runtime: Runtime) -> None:
+    missing = ContainerBody(Image(image="none"), runtime=runtime)
+    with pytest.raises(ContainerError, match="Unable to find image") as caught:
+        await missing.spawn(HANDOVER)
+    assert caught.value.fields["command"] == "run"
+    assert (await missing.ended()).how is Ending.UNSPAWNED
+    nothing = ContainerBody(image(*SLEEP), runtime=Runtime("there-is-no-such-runtime"))
+    with pytest.raises(CommandNotFound):
+        await nothing.spawn(HANDOVER)
+    with pytest.raises(ProcessError):
+        await ContainerBody(image(*SLEEP)).ended()
+
+
+async def test_a_runtime_that_hangs_is_not_waited_for() -> None:
+    with pytest.raises(ContainerError, match="no answer"):
+        await Runtime("sleep").call("1000", limit_s=0.05)
+    with pytest.raises(ContainerError):
+        await Runtime("echo").inspect("x")
+
+
+async def test_a_log_that_does_not_end_is_cut_off(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "_LOG_S", 0.05)
+    body = await started(runtime, "sh", "-c", "exit 0")
+    body._log = None  # noqa: SLF001
+    await body.ended()
+    endless = ContainerBody(image(*SLEEP), runtime=Runtime("sh", "-c", "sleep 1000"))
+    await endless._follow(HANDOVER)  # noqa: SLF001
+    await endless._finish_log()  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    ("said", "well", "healthy", "over"),
+    [
+        (State(status="running"), True, None, False),
+        (State(status="running", health={"Status": "starting"}), True, None, False),
+        (State(status="running", health={"Status": "healthy"}), True, True, False),
+        (State(status="running", health={"Status": "unhealthy"}), False, False, False),
+        (State(status="paused"), False, None, False),
+        (State(status="exited"), False, None, True),
+    ],
+)
+async def test_a_check_of_the_image_counts(
+    said: State, well: bool, healthy: bool | None, over: bool
+) -> None:
+    assert (said.is_well, said.healthy, said.is_over) == (well, healthy, over)
+    body = ContainerBody(image(*SLEEP))
+    body.state = said
+    if said.health is None:
+        return
+    if healthy:
+        await body.ready()
+    else:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(body.ready(), 0.01)
+
+
+def test_a_kill_for_memory_is_the_runtimes_word() -> None:
+    body = ContainerBody(image(*SLEEP))
+    found = State(status="exited", exit_code=137, oom_killed=True)
+    assert body._exit(found) == Exit.of_process(-9, is_oom=True)  # noqa: SLF001
+
+
+@pytest.mark.skipif(REAL is None, reason="DETENT_TEST_CONTAINERS names no runtime")
+async def test_a_real_container() -> None:
+    body = ContainerBody(
+        Image(image="busybox", command=("sh", "-c", "echo hello; exec sleep 1000")),
+        runtime=Runtime(str(REAL)),
+    )
+    await body.spawn(HANDOVER)
+    await body.ready()
+    await until(lambda: body.tail(1) == ["hello"])
+    await body.ask(1)
+    await body.force()
+    assert (await body.ended()).how in (Ending.EXITED, Ending.SIGNALLED)
+
+
+def _known(home: Path) -> list[Path]:
+    return list(home.glob("*.json"))
+
+
+def _break(home: Path, why: str | None) -> None:
+    if why is None:
+        (home / "broken").unlink()
+    else:
+        (home / "broken").write_text(why)

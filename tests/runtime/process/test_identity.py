@@ -1,0 +1,80 @@
+"""Which process is meant."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+from detent.runtime.process import identity
+from tests.runtime.process.yard import child, is_gone, python, say, until_now
+
+
+def test_a_process_is_its_pid_and_its_start() -> None:
+    one = child("sleep", "1000")
+    try:
+        at = identity.start_time(one.pid)
+        assert at is not None
+        assert identity.is_alive(one.pid, at)
+        # The same pid with another start is another process: a recycled one.
+        assert not identity.is_alive(one.pid, at + 10_000)
+        one.kill()
+        until_now(lambda: identity.state_of(one.pid) == "Z")
+        assert not identity.is_alive(one.pid, at), "a zombie is dead"
+    finally:
+        one.kill()
+        one.wait()
+    assert identity.start_time(one.pid) is None
+    assert identity.state_of(one.pid) is None
+    assert identity.name_of(one.pid) == ""
+
+
+def test_the_start_time_is_the_kernels_and_does_not_move() -> None:
+    own = identity.start_time(os.getpid())
+    assert own == identity.start_time(os.getpid())
+    assert own is not None
+    parent = identity.start_time(os.getppid())
+    assert parent is not None
+    assert parent <= own
+
+
+def test_host_and_boot_are_the_same_in_every_process() -> None:
+    code = (
+        "from detent.runtime.process import identity as i; print(i.host_name()); print(i.boot_id())"
+    )
+    assert say(code) == [identity.host_name(), identity.boot_id()]
+    assert identity.boot_id()
+
+
+def test_a_session_has_all_its_members_and_no_others() -> None:
+    code = "import subprocess as s, os; a = s.Popen(['sleep', '1000']);"
+    code += (
+        "b = s.Popen(['sleep', '1000'], process_group=0); print(a.pid, b.pid, flush=True); b.wait()"
+    )
+    leader = child(*python(code), start_new_session=True, stdout=subprocess.PIPE)
+    assert leader.stdout is not None
+    with leader.stdout:
+        both = [int(word) for word in leader.stdout.readline().split()]
+        try:
+            assert set(identity.members(leader.pid)) == {leader.pid, *both}
+            assert leader.pid in identity.children(os.getpid())
+            assert not identity.signal_member(os.getppid(), leader.pid, 0), "of another session"
+            at = identity.start_time(leader.pid)
+            assert at is not None
+            assert identity.kill_session(leader.pid, at + 10_000) == [], "a recycled number"
+            assert not is_gone(leader.pid)
+        finally:
+            identity.signal_session(leader.pid, signal.SIGKILL)
+            leader.wait()
+    until_now(lambda: all(is_gone(pid) for pid in both))
+    assert identity.members(leader.pid) == []
+
+
+def test_our_own_session_is_never_signalled() -> None:
+    assert identity.signal_session(os.getsid(0), 0) == []
+    assert identity.signal_session(0, 0) == []
+
+
+def test_a_program_that_is_missing_or_hangs_has_nothing_to_say() -> None:
+    assert identity.ask("there-is-no-such-program") == ""
+    assert identity.ask("echo", "a") == "a"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from detent import Detent
@@ -157,7 +157,8 @@ async def until(is_so: Callable[[], Any]) -> Any:
         if found:
             return found
         assert time.monotonic() < end, "it never came to be"
-        await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0.01)
 
 
 async def ended(*handles: Handle[Any]) -> list[str]:

@@ -59,7 +59,7 @@ async def test_when_it_is_called_off_jobs_finish_or_go_back(app: Detent) -> None
 
     @app.job
     async def goes_on() -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     first, second = await finishes.aenqueue(), await goes_on.aenqueue()
     working = asyncio.create_task(app.aworker(grace=0.5, upkeep=False))

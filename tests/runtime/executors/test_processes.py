@@ -458,6 +458,26 @@ async def test_an_import_that_takes_for_ever_is_given_up(
         await ProcessExecutor(str(path)).run(await desk.run_of("add", 1, 2))
 
 
+async def test_a_process_that_is_not_needed_before_it_has_begun_is_ended(
+    tmp_path: Path, desk: Desk
+) -> None:
+    path, seen = tmp_path / "slow.py", tmp_path / "pid"
+    begin = (
+        f"import os, pathlib\npathlib.Path({str(seen)!r}).write_text(str(os.getpid()) + '\\n')\n"
+    )
+    path.write_text(f"{begin}while True:\n    pass\n")
+    own = ProcessExecutor(str(path))
+    run = await desk.run_of("add", 1, 2)
+    task = asyncio.create_task(own.run(run))
+    pid = int(
+        await until(lambda: seen.exists() and seen.read_text().endswith("\n") and seen.read_text())
+    )
+    assert await own.kill(run) is Rung.KILLED
+    assert await task == Stopped(Rung.KILLED)
+    await own.close()
+    assert not is_running(pid)
+
+
 async def test_a_job_that_the_program_does_not_have(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("add", 1, 2)
     run.stored = replace(run.stored, body=replace(run.stored.body, type="gone"))

@@ -90,6 +90,7 @@ class Pooled:
         except OSError as error:
             ours.close()
             self._close_pipes()
+            self._gone.set_result(0)
             raise spawn_fault(error.errno, str(error), command) from error
         finally:
             theirs.close()
@@ -159,14 +160,10 @@ class Pooled:
         )
 
     async def _started(self, reference: str) -> None:
-        try:
-            await self._first_of(self._ready, START_S)
-            if not self._ready.done():
-                await self._give_up(reference)
-            self._ready.result()
-        except BaseException:
-            self._signal(signal.SIGKILL)
-            raise
+        await self._first_of(self._ready, START_S)
+        if not self._ready.done():
+            await self._give_up(reference)
+        self._ready.result()
 
     async def _give_up(self, reference: str) -> None:
         """It has ended, unless its last words say more than that; or it takes too long."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -62,7 +63,7 @@ class ProcessExecutor:
         self._free = asyncio.Semaphore(self._pool.most)
         self._idle: list[Pooled] = []
         self._places: dict[Run, _Place] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._failed: DetentError | None = None
         self._failures = 0
         self._again_at = 0.0
@@ -76,7 +77,7 @@ class ProcessExecutor:
         """Run it in a process that is idle, or in a new one."""
         end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._places[run] = place = _Place(end)
-        place.work = asyncio.create_task(self._worked(run, place))
+        place.work = self._kept(self._worked(run, place))
         try:
             return await end
         finally:
@@ -115,8 +116,8 @@ class ProcessExecutor:
         await asyncio.gather(*(self.kill(run) for run in list(self._places)))
         while self._idle:
             self._retire(self._idle.pop())
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _worked(self, run: Run, place: _Place) -> None:
         try:
@@ -135,7 +136,7 @@ class ProcessExecutor:
             ended = await process.run(run, self._pool.memory_bytes)
         except asyncio.CancelledError:
             # Whoever waited for it does not any more.
-            await process.force()
+            self._kept(process.force())
             raise
         if run.is_alone or process.is_gone or _is_spent(ended) or self._is_worn(process):
             self._retire(process)
@@ -157,8 +158,10 @@ class ProcessExecutor:
         process = Pooled()
         try:
             await process.start(self._reference)
-        except DetentError as error:
-            self._count(error)
+        except BaseException as error:
+            self._kept(process.force())
+            if isinstance(error, DetentError):
+                self._count(error)
             raise
         self._failed, self._failures = None, 0
         return process
@@ -178,9 +181,14 @@ class ProcessExecutor:
 
     def _retire(self, process: Pooled) -> None:
         if not process.is_gone:
-            task = asyncio.create_task(process.leave())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._kept(process.leave())
+
+    def _kept(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that `close` waits for: no process is left to itself."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _is_spent(ended: Ended) -> bool:

@@ -41,8 +41,8 @@
     │   ├── CommandNotFound    there is no such program, or no such working directory
     │   ├── CommandRefused     a file that may not be executed, or cannot be
     │   ├── ContainerError     the runtime of the container did not do what it was asked
-    │   ├── PoolBroken         a pool process that did not get as far as running jobs
     │   ├── ForkFailed         no room for another process (try again)
+    │   ├── PoolBroken         a pool process that did not get as far as running jobs
     │   └── TooManyFiles       no room for another open file (raise the limit, try again)
     ├── SupervisorError        a supervisor that cannot do what it was asked
     │   ├── AlreadyStarted     a second start of what runs, or of what has ended
@@ -441,17 +441,17 @@ class ContainerError(ProcessError):
     retryable = True
 
 
-class PoolBroken(ProcessError):
-    """A pool process ended, or kept silent, before it could run its first job."""
-
-    code = "pool_broken"
-
-
 class ForkFailed(ProcessError):
     """The system has no room for another process."""
 
     code = "fork_failed"
     retryable = True
+
+
+class PoolBroken(ProcessError):
+    """A pool process ended, or kept silent, before it could run its first job."""
+
+    code = "pool_broken"
 
 
 class TooManyFiles(ProcessError):

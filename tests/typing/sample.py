@@ -39,7 +39,7 @@ async def fetch(url: str, *, tries: int = 1) -> bytes:
     return url.encode() * tries
 
 
-@app.job(name="with.context")
+@app.job(name="with.context", executor="process", memory=100_000_000, grace=2)
 def work(ctx: Context, number: int) -> float:
     ctx.progress(50)
     assert_type(ctx.saved(int), int | None)
@@ -136,6 +136,8 @@ greet.bind(3)  # wrong
 greet.enqueue_many([fetch.bind("u")])  # wrong
 handle.result(timeout="3")  # wrong
 app.job(nam="x")  # wrong
+app.job(executor="fiber")  # wrong
+greet.using(executor="process")  # wrong
 Detent(quue="q")  # wrong
 chain(greet.bind(3))  # wrong
 chain(greet)  # wrong

@@ -6,6 +6,7 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
@@ -34,6 +35,8 @@ PERCENT_MAX = 100
 _LEVEL_MAX = 20
 _CLEAR = Mask()
 """Most jobs have no secrets, and share the mask that hides nothing."""
+_TAKING = threading.Lock()
+"""Lines are taken by who reports the end and by who carries them meanwhile: each by one of both."""
 
 
 class Asking(Protocol):
@@ -94,10 +97,20 @@ class Heard:
         told = f"{self._dropped} more lines were dropped: a run may log {most}"
         return (*self.lines, Line(now, told, "warning"))
 
+    def last(self, now: int) -> tuple[Line, ...]:
+        """The same, handed over: what goes with the end is carried by nobody else."""
+        if not self.lines and not self._dropped:
+            return ()
+        with _TAKING:
+            lines = self.rest(now)
+            self.lines.clear()
+            return lines
+
     def take(self, most: int) -> tuple[list[Line], Note | None]:
         """What is to be carried to the store now; what cannot be is given back."""
-        note, self.note = self.note, None
-        return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+        with _TAKING:
+            note, self.note = self.note, None
+            return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
 
     def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
         """The store did not take it."""

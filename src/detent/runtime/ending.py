@@ -97,7 +97,7 @@ def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Cha
         return _raised(stored, error, by, heard, now)
     job = stored.job
     done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(key_of(job), done, by, beside=Beside(text, lines=heard.rest(now)), known=stored)
+    return Change(key_of(job), done, by, beside=Beside(text, lines=heard.last(now)), known=stored)
 
 
 def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
@@ -110,7 +110,7 @@ def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int
             command = j.ConfirmCancel(lease=lease)
         case _:
             return _failed(stored, told_of(error, heard), by, heard, now)
-    return Change(key, command, by, reason, Beside(lines=heard.rest(now)), known=stored)
+    return Change(key, command, by, reason, Beside(lines=heard.last(now)), known=stored)
 
 
 def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Change:
@@ -121,7 +121,7 @@ def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Chang
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=told.code, digest=digest_of(told.message)),
         by,
-        beside=Beside(failure=failure, lines=heard.rest(now)),
+        beside=Beside(failure=failure, lines=heard.last(now)),
         error=_info(stored, told),
         known=stored,
         delay_us=told.after_us,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from detent.app.loading import load
 from detent.errors import DetentError
+from detent.runtime.executors.capture import Streams
 from detent.runtime.executors.pool.interrupting import Interruption
 from detent.runtime.executors.pool.lifeline import tie
 from detent.runtime.executors.pool.messages import Broken, fault_of
@@ -32,12 +33,14 @@ def main(arguments: Sequence[str]) -> int:
     wire.listen()
     outlet = Outlet(int(dump))
     sys.argv[1:] = []
-    try:
-        app = load(reference)
-    except DetentError as error:
-        wire.say(Broken(fault_of(error)))
-        return 1
-    Serving(wire, interruption, outlet).serve(app.handlers, app.runs, app.bridge)
+    with Streams():
+        # Before the import: whatever keeps a stream there keeps one that listens to runs.
+        try:
+            app = load(reference)
+        except DetentError as error:
+            wire.say(Broken(fault_of(error)))
+            return 1
+        Serving(wire, interruption, outlet).serve(app.handlers, app.runs, app.bridge)
     return 0
 
 

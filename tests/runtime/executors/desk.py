@@ -13,9 +13,9 @@ from detent.app.loading import load
 from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
 from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor
+from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.context import Context
-from detent.runtime.ending import Written
+from detent.runtime.ending import Written, ending
 from detent.runtime.executors.api import Ended, Executor, Returned, Run
 from detent.runtime.masking import Mask
 from detent.stores.api import Stored, Want, WorkerRow
@@ -34,6 +34,10 @@ class Desk:
     async def run_of(self, name: str, *args: Any, **kwargs: Any) -> Run:
         """A run of a new job of that name, claimed and opened."""
         await self.app.jobs[name].aenqueue(*args, **kwargs)
+        return await self.next_of(name)
+
+    async def next_of(self, name: str) -> Run:
+        """A run of a job of that name that is there already."""
         engine = await self.app.bridge.reach(self.app.engine())
         stored = await self.app.bridge.reach(self._claimed(engine, name))
         return self.of(engine, stored)
@@ -46,6 +50,14 @@ class Desk:
         opened = engine.secrets.opened(stored.body.payload, owner)
         ctx.heard.mask = Mask(opened.values)
         return Run(stored, ctx, self.app.handlers[stored.body.type], opened, self.app.runs)
+
+    async def report(self, run: Run, ended: Ended) -> None:
+        """Let it be known how the run ended."""
+        engine = await self.app.bridge.reach(self.app.engine())
+        now = engine.store.now()
+        change = ending(run.stored, ended, self._by, run.ctx.heard, now)
+        [answer] = await self.app.bridge.reach(engine.carry_out([change]))
+        assert not isinstance(answer, Refusal)
 
     def context_of(self, engine: Engine, stored: Stored) -> Context:
         """What a handler of the job sees."""

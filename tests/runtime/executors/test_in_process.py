@@ -296,7 +296,7 @@ async def test_a_record_that_is_printed_too_is_heard_once(app: Detent, colour: s
                 await executor.run(run)
         finally:
             logger.removeHandler(handler)
-    assert lines(run) == ["own: bad"]
+    assert [(line.text, line.level) for line in run.ctx.heard.lines] == [("own: bad", "error")]
 
 
 async def test_a_bad_record_fails_nobody(

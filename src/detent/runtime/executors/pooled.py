@@ -90,6 +90,7 @@ class Pooled:
         except OSError as error:
             ours.close()
             self._close_pipes()
+            self._gone.set_result(0)
             raise spawn_fault(error.errno, str(error), command) from error
         finally:
             theirs.close()
@@ -101,15 +102,15 @@ class Pooled:
         self._reading = asyncio.create_task(self._read())
         await self._started(reference)
 
-    async def run(self, run: Run) -> Ended:
-        """Run one job in it."""
+    async def run(self, run: Run, memory: int | None = None) -> Ended:
+        """Run one job in it; one that says nothing about memory may add that much."""
         self.jobs += 1
         self._run = run
         self._end = asyncio.get_running_loop().create_future()
         for voice in self._voices:
             voice.begin(run.ctx)
         try:
-            self._send(begin_of(run))
+            self._send(begin_of(run, memory))
             if run.ctx.cancelled:
                 self.halt()
             await self._first_of(self._end)
@@ -159,14 +160,10 @@ class Pooled:
         )
 
     async def _started(self, reference: str) -> None:
-        try:
-            await self._first_of(self._ready, START_S)
-            if not self._ready.done():
-                await self._give_up(reference)
-            self._ready.result()
-        except BaseException:
-            self._signal(signal.SIGKILL)
-            raise
+        await self._first_of(self._ready, START_S)
+        if not self._ready.done():
+            await self._give_up(reference)
+        self._ready.result()
 
     async def _give_up(self, reference: str) -> None:
         """It has ended, unless its last words say more than that; or it takes too long."""

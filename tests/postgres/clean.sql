@@ -6,7 +6,7 @@ DECLARE
     one record;
 BEGIN
     FOR one IN SELECT tablename AS name FROM pg_tables WHERE schemaname = 'detent' LOOP
-        IF one.name NOT IN ('meta', 'sequencer') THEN
+        IF one.name NOT IN ('meta', 'sequencer', 'tail_sequencer') THEN
             EXECUTE format('DELETE FROM detent.%I', one.name);
         END IF;
     END LOOP;
@@ -18,6 +18,8 @@ BEGIN
         EXECUTE format('DROP TABLE public.%I CASCADE', one.name);
     END LOOP;
     UPDATE detent.sequencer SET
+        snapshot = pg_current_snapshot(), target = NULL, after = 0, pos = 0, floor = 0;
+    UPDATE detent.tail_sequencer SET
         snapshot = pg_current_snapshot(), target = NULL, after = 0, pos = 0, floor = 0;
 END
 $$;

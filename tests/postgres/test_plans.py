@@ -21,10 +21,20 @@ HOT = (
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "notes_put"),
     # reading
-    *("history", "histories", "feed", "sequence", "held_by", "keys", "found", "found_rare"),
+    *(
+        "history",
+        "histories",
+        "feed",
+        "sequence_events",
+        "sequence_lines",
+        "held_by",
+        "keys",
+        "found",
+        "found_rare",
+    ),
     *("found_held", "found_in_workflow", "over", "logs", "log_tail", "blocks", "block_last"),
 )
-_WALK = re.compile(r"Seq Scan on (jobs|bodies|events|feed|results|failures|logs|leaves)\b")
+_WALK = re.compile(r"Seq Scan on (jobs|bodies|events|feed|results|failures|logs|tail|leaves)\b")
 FINISHED, LIVE = 200_000, 50_000
 
 

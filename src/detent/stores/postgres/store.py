@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -257,10 +257,10 @@ class PostgresStore:
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
         return await self._opened().pool.run(writing.Appending(lines).run)
 
-    async def _sequence(self) -> None:
+    async def _sequence(self, what: Literal["events", "lines"] = "events") -> None:
         # In one process one is enough: whoever waits here would only wait for the row instead.
         async with self._opened().sequencing:
-            await self._run(feeding.sequence)
+            await self._run(feeding.sequence, what)
 
     # --- the side that only looks ---------------------------------------------------------------
 
@@ -326,9 +326,11 @@ class PostgresStore:
         return await self._run(feeding.blocks, after, max(limit, 0))
 
     async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        await self._sequence("lines")
         return await self._run(reading.logs, key, after, max(limit, 0))
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        await self._sequence("lines")
         return await self._run(reading.log_tail, after, max(limit, 0))
 
     def now(self) -> int:

@@ -50,6 +50,9 @@ WITH told AS (
     DELETE FROM detent.failures AS f USING told WHERE f.tenant = told.tenant AND f.id = told.id
 ), logs AS (
     DELETE FROM detent.logs AS l USING told WHERE l.tenant = told.tenant AND l.id = told.id
+    RETURNING l.pos
+), tail AS (
+    DELETE FROM detent.tail AS t USING logs WHERE t.line = logs.pos
 ), cursors AS (
     DELETE FROM detent.cursors AS c USING told WHERE c.tenant = told.tenant AND c.id = told.id
 ), checkpoints AS (

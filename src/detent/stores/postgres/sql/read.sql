@@ -132,13 +132,15 @@ ORDER BY told.number, e.version
 SELECT lease, until FROM detent.leases WHERE lease = ANY ($leases::text[])
 
 -- name: logs
-SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
-WHERE tenant = $tenant AND id = $id AND cursor > $after::bigint
-ORDER BY cursor LIMIT $most::bigint
+SELECT l.tenant, l.id, l.cursor, l.at, l.text, l.level, coalesce(t.pos, 0) AS pos
+FROM detent.logs AS l LEFT JOIN detent.tail AS t ON t.line = l.pos
+WHERE l.tenant = $tenant AND l.id = $id AND l.cursor > $after::bigint
+ORDER BY l.cursor LIMIT $most::bigint
 
 -- name: log_tail
-SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
-WHERE pos > $after::bigint ORDER BY pos LIMIT $most::bigint
+SELECT l.tenant, l.id, l.cursor, l.at, l.text, l.level, t.pos
+FROM detent.tail AS t JOIN detent.logs AS l ON l.pos = t.line
+WHERE t.pos > $after::bigint ORDER BY t.pos LIMIT $most::bigint
 
 -- name: keys
 SELECT tenant, id FROM detent.jobs

@@ -78,9 +78,13 @@ JOIN detent.records AS r ON r.kind = told.kind AND r.tenant = told.tenant AND r.
 -- name: limits
 SELECT l.kind, l.name, l.concurrency, l.rate, l.period_us, l.spacing_us,
     l.period_at, l.starts, l.last_at, coalesce((
-        SELECT sum(t.count) FROM detent.tallies AS t JOIN detent.lanes AS one ON one.lane = t.lane
-        WHERE one.tenant = l.tenant AND t.state = ANY (ARRAY[{{in_hands}}])
-            AND CASE WHEN l.kind = 'queue' THEN one.queue ELSE one.key END = l.name
+        SELECT sum(t.count) FROM (
+            SELECT lane FROM detent.lanes
+            WHERE l.kind = 'queue' AND tenant = l.tenant AND queue = l.name
+            UNION ALL
+            SELECT lane FROM detent.lanes
+            WHERE l.kind = 'key' AND tenant = l.tenant AND key = l.name AND key <> ''
+        ) AS one CROSS JOIN LATERAL ({{held_in one}}) AS t
     ), 0)::bigint AS active
 FROM detent.limits AS l WHERE l.tenant = $tenant ORDER BY l.kind, l.name
 

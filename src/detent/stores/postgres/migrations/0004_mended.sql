@@ -1,6 +1,11 @@
--- The lines of all jobs in one order that no line that is committed late falls out of: the number a
--- line draws when it is written says nothing about that. Code that knows nothing of it goes on beside.
+-- What came to light in use. Code that knows nothing of it goes on beside.
 -- min_code: 2
+
+-- Whoever asks about some lanes must not walk over the tallies of all.
+CREATE INDEX tallies_of_lane ON detent.tallies (lane);
+
+-- The lines of all jobs get one order that no line that is committed late falls out of: the number a
+-- line draws when it is written says nothing about that.
 
 -- Lines that are here already, and those only, have no transaction.
 ALTER TABLE detent.logs ADD COLUMN xid xid8;

@@ -39,7 +39,7 @@ async def prune(connection: Connection, rules: Sequence[Retention], now: int, li
 async def _forget_jobs(connection: Connection, gone: Sequence[Key]) -> None:
     if gone:
         await connection.fetch("forget_jobs", **columns(("tenants", "ids"), gone))
-        await connection.fetch("forget_events", **columns(("tenants", "records"), gone))
+        await _forget_events(connection, gone)
 
 
 async def _forget_workflows(
@@ -55,4 +55,11 @@ async def _forget_workflows(
     if gone:
         rows = await connection.fetch("forget_workflows", **columns(("tenants", "ids"), gone))
         keys = [*gone, *((tenant, id_) for tenant, id_ in rows)]
-        await connection.fetch("forget_events", **columns(("tenants", "records"), keys))
+        await _forget_events(connection, keys)
+
+
+async def _forget_events(connection: Connection, gone: Sequence[Key]) -> None:
+    """First the events: the tables ask by their positions whether they are sealed."""
+    told = columns(("tenants", "records"), gone)
+    await connection.fetch("forget_events", **told)
+    await connection.fetch("forget_positions", **told)

@@ -66,12 +66,14 @@ INSERT INTO detent.tallies (lane, state, count)
 SELECT lane, state, -count(*) FROM jobs WHERE lane IS NOT NULL GROUP BY lane, state
 
 -- name: forget_events
-WITH told AS (
-    SELECT * FROM unnest($tenants::text[], $records::text[]) AS told (tenant, record)
-), fed AS (
-    DELETE FROM detent.feed AS f USING told WHERE f.tenant = told.tenant AND f.record = told.record
-)
-DELETE FROM detent.events AS e USING told WHERE e.tenant = told.tenant AND e.record = told.record
+DELETE FROM detent.events AS e
+USING unnest($tenants::text[], $records::text[]) AS told (tenant, record)
+WHERE e.tenant = told.tenant AND e.record = told.record
+
+-- name: forget_positions
+DELETE FROM detent.feed AS f
+USING unnest($tenants::text[], $records::text[]) AS told (tenant, record)
+WHERE f.tenant = told.tenant AND f.record = told.record
 
 -- name: empty_workflows
 SELECT w.tenant, w.id FROM detent.workflows AS w

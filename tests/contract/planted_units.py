@@ -69,6 +69,11 @@ class TakersNeedNotBeAlive(Units):
         return super()._fenced_by_row(replace(move, taken_by=None), now)
 
 
+class ALeaseIsGivenTwice(Units):
+    def _held_twice(self, unit: Unit) -> str | None:
+        return None
+
+
 class OwnIsNotRecognised(Units):
     def _is_own(self, unit: Unit, key: Key) -> bool:
         return False

@@ -59,14 +59,17 @@ NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
 # about the lost, versions of the future, command ids that are used twice, handing out less than
-# everything that is due, several small records that are due at once, and waiting.
+# everything that is due, several small records that are due at once, leases that are no news, and
+# waiting.
 NOT_BY_CHANCE = {
+    "ALeaseIsGivenTwice",
     "AnybodysCommandIsOwn",
     "ChecksAndWritesAreTornApart",
     "DueGoesById",
     "DueRecordsGoByName",
     "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
+    "LeasesOfOtherTenantsAreFree",
     "LinesOutliveTheirJob",
     "LostWorkersMayClaim",
     "OneDueItemTooMany",

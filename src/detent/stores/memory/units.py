@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -52,7 +53,17 @@ class Units:
         for event in events:
             if event.version <= len(self._tables.events.get((event.tenant, event.record), ())):
                 why = why or f"version {event.version} of {event.record} exists already"
+        why = why or self._held_twice(unit)
         return None if why is None else api.Rejected(why)
+
+    def _held_twice(self, unit: Unit) -> str | None:
+        """A lease is made once per claim: its holder has it for one job and for no other."""
+        after = {key_of(one.job): one.job for one in (*unit.moves, *unit.new)}
+        given = Counter((one.holder, one.lease) for one in after.values() if one.lease)
+        others = (one.job for key, one in self._tables.jobs.items() if given and key not in after)
+        given.update((one.holder, one.lease) for one in others if (one.holder, one.lease) in given)
+        twice = [lease for (_, lease), count in given.items() if count > 1]
+        return f"the lease {twice[0]} is given away already" if twice else None
 
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         """The version, and the lease where one is named. One's own success is seen first."""

@@ -16,7 +16,7 @@ from detent.stores import flows
 from detent.stores.api import Claimed, Stored, Want
 from detent.stores.fences import is_alive
 from detent.stores.gates import joined
-from detent.stores.legal import is_storable
+from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Lane, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
@@ -45,14 +45,14 @@ class _Walk(NamedTuple):
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    if not is_storable(want):
+    if not is_grantable(want):
         return Claimed()
     tx.pending.flush()
     alive = tx.known.worker_lease(want.holder)
     if not want.wire and not is_alive(alive, now):
         return Claimed(lost=True)
     again = _claimed_before(tx, want)
-    if again:
+    if again is not None:
         return Claimed(again)
     let_in(tx)
     return _Claim(tx, want, now, alive).granted()
@@ -72,13 +72,18 @@ def let_in(tx: Transaction) -> None:
         tx.execute("flipped", tenant, step)
 
 
-def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...]:
-    """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
+def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...] | None:
+    """The reply to this very wish was lost: the jobs that hold its leases are the answer.
+
+    Those of another tenant are none of its business, but their leases are given away.
+    """
     leases = msgspec.json.encode(want.leases).decode()
-    found = tx.execute("holding", want.holder, leases, want.tenant).fetchall()
+    found = tx.execute("holding", want.holder, leases).fetchall()
+    if not found:
+        return None
     order = {lease: number for number, lease in enumerate(want.leases)}
-    ordered = sorted(found, key=lambda one: order[one[1]])
-    return tuple(stored_at(tx.connection, [seq for seq, _ in ordered]))
+    mine = sorted((order[lease], seq) for seq, lease, tenant in found if tenant == want.tenant)
+    return tuple(stored_at(tx.connection, [seq for _, seq in mine]))
 
 
 class _Claim:

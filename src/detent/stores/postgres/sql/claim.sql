@@ -14,11 +14,10 @@ alive AS MATERIALIZED (
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
-    -- The inner query is kept apart, or the tenant would be looked up in an index of all its jobs.
     SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
-        SELECT j.tenant, j.id FROM detent.jobs AS j
+        SELECT j.id FROM detent.jobs AS j
         WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
-    ) AS j WHERE j.tenant = $tenant
+    ) AS j
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us,
         -- Nothing stands before this.
@@ -176,7 +175,6 @@ CROSS JOIN LATERAL (
     WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
 ) AS j
 JOIN detent.stored AS s ON s.tenant = j.tenant AND s.id = j.id
-WHERE j.tenant = $tenant
 ORDER BY told.number
 
 -- name: claim_lock

@@ -68,9 +68,8 @@ SELECT coalesce(max(turn), 0) FROM detent_served WHERE tenant = ? AND fair = ?
 INSERT OR REPLACE INTO detent_served (tenant, fair, name, turn) VALUES (?, ?, ?, ?)
 
 -- name: holding
-SELECT seq, lease FROM detent_jobs
+SELECT seq, lease, tenant FROM detent_jobs
 WHERE holder = ? AND lease IS NOT NULL AND lease IN (SELECT value FROM json_each(?))
-    AND tenant = ?
 
 -- name: worker
 SELECT alive_until, lost FROM detent_workers WHERE id = ?

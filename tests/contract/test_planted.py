@@ -27,6 +27,7 @@ from tests.contract import (
     test_limits,
     test_reading,
     test_records,
+    test_switches,
     test_tenants,
     test_time,
     test_uniqueness,
@@ -48,6 +49,7 @@ MODULES = (
     test_limits,
     test_fairness,
     test_records,
+    test_switches,
     test_keeping,
     test_flows,
     test_flow_commands,
@@ -59,8 +61,8 @@ NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
 # about the lost, versions of the future, command ids that are used twice, handing out less than
-# everything that is due, several small records that are due at once, leases that are no news, and
-# waiting.
+# everything that is due, several small records that are due at once, leases that are no news,
+# switches in units, and waiting.
 NOT_BY_CHANCE = {
     "ALeaseIsGivenTwice",
     "AnybodysCommandIsOwn",
@@ -69,13 +71,16 @@ NOT_BY_CHANCE = {
     "DueRecordsGoByName",
     "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
+    "GatesOfAUnitAreForgotten",
     "LeasesOfOtherTenantsAreFree",
+    "LimitsOfAUnitAreForgotten",
     "LinesOutliveTheirJob",
     "LostWorkersMayClaim",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
     "OpenedStepsWakeNobody",
     "SeenIsNotLookedAt",
+    "SwitchesOfARefusedUnitStay",
     "TwoClaimersReadBeforeEitherWrites",
 }
 

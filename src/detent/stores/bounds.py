@@ -25,7 +25,7 @@ def need_time(now: int, clock: int) -> None:
 
 def need_size(units: Sequence[Unit], want: Want | None) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
-    asked = sum(max(len(unit.moves) + len(unit.new) + len(unit.puts), 1) for unit in units)
+    asked = sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
     if asked > RECORDS_MAX:
         why = f"A step of {asked} records and leases is too large; {RECORDS_MAX} is the most"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -58,12 +57,13 @@ class Units:
 
     def _held_twice(self, unit: Unit) -> str | None:
         """A lease is made once per claim: its holder has it for one job and for no other."""
-        after = {key_of(one.job): one.job for one in (*unit.moves, *unit.new)}
-        given = Counter((one.holder, one.lease) for one in after.values() if one.lease)
+        jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
+        after = {key_of(job): job for job in jobs}
+        given = [(one.holder, one.lease) for one in after.values() if one.lease is not None]
         others = (one.job for key, one in self._tables.jobs.items() if given and key not in after)
-        given.update((one.holder, one.lease) for one in others if (one.holder, one.lease) in given)
-        twice = [lease for (_, lease), count in given.items() if count > 1]
-        return f"the lease {twice[0]} is given away already" if twice else None
+        held = {(one.holder, one.lease) for one in others if one.lease is not None}
+        is_twice = len(given) != len(set(given)) or not held.isdisjoint(given)
+        return "its holder has that lease already, for another job" if is_twice else None
 
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         """The version, and the lease where one is named. One's own success is seen first."""
@@ -177,12 +177,18 @@ class Units:
             self._tables.records[name_of(record)] = (record, unit.command_id)
             if record.data is None:
                 del self._tables.records[name_of(record)]
+        if unit.gates or unit.limits:
+            self._write_switches(unit)
         changes = flows.changes_of(moved)
         if unit.flow is not None:
             key = key_of(unit.flow.answer.flow.workflow)
             changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
         heard = [job for before, job in moved if flows.is_heard(before, job)]
         self.follow(changes, heard, now, unit.command_id)
+
+    def _write_switches(self, unit: Unit) -> None:
+        self._tables.set_gates(unit.gates)
+        self._tables.set_limits(unit.limits)
 
     def _write_move(self, move: Move, now: int) -> None:
         key = key_of(move.job)

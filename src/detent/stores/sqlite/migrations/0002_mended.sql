@@ -27,3 +27,12 @@ WHEN EXISTS (
 BEGIN
     SELECT RAISE(ABORT, 'a step is never deleted before its workflow has ended');
 END;
+
+-- There may be a key for every customer. Where neither limits nor turns ask about keys, all of a type are
+-- one lane; what has no key stands in the other index already.
+CREATE INDEX detent_jobs_claimable_keyed
+    ON detent_jobs (tenant, queue, delivery, type, profile, priority DESC, place, id, expires_at)
+    WHERE state = 'available' AND held = 0 AND gated = 0 AND key IS NOT NULL;
+
+-- Whoever was served so long ago is first in turn either way.
+CREATE INDEX detent_served_turn ON detent_served (turn);

@@ -81,6 +81,8 @@ NOT_BY_CHANCE = {
     "OpenedStepsWakeNobody",
     "SeenIsNotLookedAt",
     "SwitchesOfARefusedUnitStay",
+    "TurnsAreForgottenAtOnce",
+    "TurnsAreKeptForEver",
     "TwoClaimersReadBeforeEitherWrites",
 }
 

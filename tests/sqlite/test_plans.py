@@ -42,6 +42,7 @@ HOT = (
     *("swept_due", "swept_emptied", "is_swept", "records_due", "record_hold"),
     # retention
     *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
+    "forget_turns",
     *(
         "is_over",
         "is_empty_workflow",

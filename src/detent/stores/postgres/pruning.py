@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
+from detent.stores.bounds import TURNS_US
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
@@ -33,6 +34,7 @@ async def prune(connection: Connection, rules: Sequence[Retention], now: int, li
         await _forget_jobs(connection, gone)
         await _forget_workflows(connection, rules, sealed, limit)
         await connection.fetch("forget_promises", now=now, most=limit)
+        await connection.fetch("forget_turns", before=now - TURNS_US, most=limit)
     return len(gone)
 
 

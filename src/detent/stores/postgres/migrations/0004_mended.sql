@@ -4,6 +4,9 @@
 -- Whoever asks about some lanes must not walk over the tallies of all.
 CREATE INDEX tallies_of_lane ON detent.tallies (lane);
 
+-- Who was served last, and who so long ago that nobody needs to remember.
+CREATE INDEX served_turn ON detent.served (turn);
+
 -- The lines of all jobs get one order that no line that is committed late falls out of: the number a
 -- line draws when it is written says nothing about that.
 

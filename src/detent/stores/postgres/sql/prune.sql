@@ -105,6 +105,12 @@ WITH told AS (
 DELETE FROM detent.steps AS s USING told WHERE s.tenant = told.tenant AND s.workflow = told.id
 RETURNING s.tenant, s.id
 
+-- name: forget_turns
+DELETE FROM detent.served WHERE (tenant, fair, name) IN (
+    SELECT tenant, fair, name FROM detent.served WHERE turn < $before::bigint
+    ORDER BY turn, tenant, fair, name LIMIT $most::bigint
+)
+
 -- name: forget_promises
 DELETE FROM detent.idempotency WHERE (tenant, key) IN (
     SELECT tenant, key FROM detent.idempotency WHERE expires_at <= $now::bigint LIMIT $most::bigint

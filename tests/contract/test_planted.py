@@ -28,6 +28,7 @@ from tests.contract import (
     test_limits,
     test_reading,
     test_records,
+    test_switches,
     test_tenants,
     test_time,
     test_uniqueness,
@@ -50,6 +51,7 @@ MODULES = (
     test_limits,
     test_fairness,
     test_records,
+    test_switches,
     test_keeping,
     test_flows,
     test_flow_commands,
@@ -62,9 +64,11 @@ NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
 # about the lost, versions of the future, command ids that are used twice, handing out less than
-# everything that is due, several small records that are due at once, waiting, processes that share
-# a pid, and shipments that skip something or bear the name of a job.
+# everything that is due, several small records that are due at once, leases that are no news,
+# switches in units, waiting, processes that share a pid, and shipments that skip something or bear
+# the name of a job.
 NOT_BY_CHANCE = {
+    "ALeaseIsGivenTwice",
     "ALifeMayHaveAGap",
     "APidIsEnough",
     "AnyNameIsTaken",
@@ -74,12 +78,18 @@ NOT_BY_CHANCE = {
     "DueRecordsGoByName",
     "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
+    "GatesOfAUnitAreForgotten",
+    "LeasesOfOtherTenantsAreFree",
+    "LimitsOfAUnitAreForgotten",
     "LinesOutliveTheirJob",
     "LostWorkersMayClaim",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
     "OpenedStepsWakeNobody",
     "SeenIsNotLookedAt",
+    "SwitchesOfARefusedUnitStay",
+    "TurnsAreForgottenAtOnce",
+    "TurnsAreKeptForEver",
     "TwoClaimersReadBeforeEitherWrites",
 }
 

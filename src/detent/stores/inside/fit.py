@@ -32,6 +32,8 @@ def _reasons(unit: Unit) -> Iterator[str]:
         yield "The unit moves a workflow"
     if unit.puts:
         yield "The unit writes a small record"
+    if unit.gates or unit.limits:
+        yield "The unit sets a gate or a limit"
     for new in unit.new:
         if new.job.workflow is not None or new.job.step is not None:
             # Its step counts its jobs in one row, which would be locked until the caller commits.

@@ -59,7 +59,7 @@ class Call(Generic[R_co]):
     @property
     def secret(self) -> tuple[str, ...]:
         """The places in the payload that are locked."""
-        return tuple(f"kwargs.{path}" for path in self.signature.secret)
+        return self.signature.secret_places
 
     @property
     def tenant(self) -> str:

@@ -69,6 +69,7 @@ class Detent:
         """What is done around every run."""
         self.connection = Connection(url, clock)
         self.schedules = Schedules(self)
+        self._told: tuple[Engine | None, int] = (None, 0)
 
     @property
     def bridge(self) -> Bridge:
@@ -82,7 +83,13 @@ class Detent:
 
     async def engine(self) -> Engine:
         """The engine; ask for it, and use it, in the loop of the bridge."""
-        return await self.connection.engine()
+        engine = await self.connection.engine()
+        if self._told != (engine, len(self.jobs)):
+            await engine.declared.tell(
+                {name: one.secret_places for name, one in self.handlers.items()}
+            )
+            self._told = (engine, len(self.jobs))
+        return engine
 
     def add(self, job: Job[..., Any, ..., Any]) -> None:
         """Register a job type; two of one name would run each other's jobs."""

@@ -40,7 +40,8 @@ class Uniqueness(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A job that somebody wants; what is `None` comes from the profile or is made up.
 
-    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked.
+    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked. Whoever
+    does not know the function of the type leaves it `None`: what its program declared counts.
     """
 
     type: str
@@ -67,7 +68,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     unique: Uniqueness | None = None
     idempotency: Idempotency | None = None
     reason: str | None = None
-    secret: tuple[str, ...] = ()
+    secret: tuple[str, ...] | None = None
 
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:

@@ -51,7 +51,7 @@ def digest_of(order: Order) -> str:
 
 
 def _without_secrets(ask: Ask) -> Ask:
-    return replace(ask, payload=redacted_at(ask.payload, ask.secret)) if ask.secret else ask
+    return replace(ask, payload=redacted_at(ask.payload, ask.secret or ()), secret=())
 
 
 def step_id(workflow: str, name: str) -> str:

@@ -12,6 +12,7 @@ from detent.app.options import Backoff, Limit, Unique
 from detent.app.schedules import ScheduleStatus
 from detent.app.shapes import Workflow, batch, chain, dag, group, stages
 from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
+from detent.engine.trace import Trace
 from detent.errors import (
     BadArguments,
     DetentError,
@@ -48,6 +49,7 @@ __all__ = [
     "Snooze",
     "Status",
     "StepStatus",
+    "Trace",
     "Unique",
     "Workflow",
     "WorkflowAborted",

@@ -159,4 +159,3 @@ def test_a_task_lives_and_dies_with_its_atomic_block(
     assert kept.return_value == 2
     app.close()
     connections[alias].close()
-

@@ -80,6 +80,8 @@ assert_type(greet("ada"), str)
 
 # Options are typed, and change nothing else.
 assert_type(greet.using(delay=3, queue="q").enqueue("ada"), Handle[str])
+greet.using(trace={"traceparent": "00-..."})
+greet.using(trace=3)  # wrong
 assert_type(greet.bind("ada"), Call[str])
 assert_type(greet.enqueue_many([greet.bind("ada")]), list[Handle[str]])
 assert_type(app.enqueue_many([greet.bind("ada"), work.bind(1)]), list[Handle[Any]])

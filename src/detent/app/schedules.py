@@ -70,6 +70,9 @@ class _Declared(msgspec.Struct, frozen=True):
     def plan(self, call: Call[Any]) -> Plan:
         """What the engine is asked for; whatever follows from the moment it refuses itself."""
         need_no_conn([call], "a schedule")
+        # Whatever was traced when it was declared has nothing to do with its slots.
+        call = call.copy()
+        call.caught = None
         ask, options = call.ask(0), self.options
         limits.need_job(ask)
         return Plan(

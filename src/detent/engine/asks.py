@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from detent.engine.trace import Trace, with_trace
 from detent.errors import NoSecretKey
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
@@ -69,6 +70,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     idempotency: Idempotency | None = None
     reason: str | None = None
     secret: tuple[str, ...] | None = None
+    trace: Trace | None = None
 
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
@@ -86,7 +88,8 @@ def body_of(ask: Ask) -> Body:
     if ask.secret:
         raise NoSecretKey(f"{ask.type}: its secrets must be locked first", type=ask.type)
     policy = ask.retry or RetryPolicy()
-    return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
+    meta = ask.meta if ask.trace is None else with_trace(ask.meta, ask.trace)
+    return Body(ask.type, ask.payload, meta, ask.tags, policy, ask.schema, ask.key)
 
 
 def _command(ask: Ask, job_id: str) -> j.Enqueue:

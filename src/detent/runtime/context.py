@@ -18,6 +18,8 @@ from detent.engine.commands import Beside, Change
 from detent.engine.completing import Completing, End
 from detent.engine.engine import Engine
 from detent.engine.progress import Result
+from detent.engine.trace import Trace
+from detent.engine.trace import read as read_trace
 from detent.errors import BadOption, BadResult
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -139,6 +141,11 @@ class Context:
     def tenant(self) -> str:
         """Whose job it is."""
         return self._stored.job.tenant
+
+    @property
+    def trace(self) -> Trace | None:
+        """The request that the job was enqueued in, as W3C Trace Context; `None` if not known."""
+        return read_trace(self._stored.body.meta)
 
     @property
     def cancelled(self) -> bool:

@@ -10,7 +10,9 @@ from detent import (
     Call,
     Context,
     Detent,
+    Effects,
     Ending,
+    Explanation,
     Handle,
     LogLine,
     ScheduleStatus,
@@ -90,6 +92,14 @@ handle = greet.enqueue("ada")
 wider: Handle[object] = handle
 assert_type(handle.status(), Status)
 assert_type(handle.cancel("why"), Status)
+assert_type(handle.why(), Explanation)
+assert_type(handle.rerun("why", actor="ada"), Handle[str])
+assert_type(handle.move("slow", "why"), Status)
+assert_type(app.pause("why", queue="mail"), bool)
+assert_type(app.select(queue="mail").cancel("why", dry_run=True), Effects)
+handle.rerun()  # wrong
+app.select(quue="mail")  # wrong
+app.select(queue="mail").cancel("why", dry=True)  # wrong
 assert_type(handle.history(), list[Event])
 assert_type(handle.logs(follow=True), Iterator[LogLine])
 

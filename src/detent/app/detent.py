@@ -14,6 +14,7 @@ from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
+from detent.app.operating import Gated, Selecting, Selection
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
@@ -30,6 +31,8 @@ from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
+from detent.stores.api import GateKind
+from detent.stores.select import Filter
 
 __all__ = ["Detent"]
 
@@ -139,6 +142,43 @@ class Detent:
             return function
 
         return register
+
+    def by_whom(self, actor: str | None) -> By:
+        """Who the history names: somebody in particular, or whoever the app stands for."""
+        return self.by if actor is None else By(Actor.USER, actor)
+
+    def select(self, **chosen: Unpack[Selecting]) -> Selection:
+        """The jobs that fit, to do something to all of them: `select(queue="mail").hold("why")`.
+
+        Without a tenant those of the nameless one; every verb can be tried with `dry_run` first.
+        """
+        known = Selecting.__annotations__.keys()
+        for name in chosen.keys() - known:
+            why = f"Jobs are not selected by {name!r}, but by {', '.join(known)}"
+            raise BadOption(why, option=name)
+        return Selection(self, Filter(**cast("dict[str, str]", {"tenant": "", **chosen})))
+
+    async def _pause(
+        self, reason: str | None = None, *, actor: str | None = None, **what: Unpack[Gated]
+    ) -> bool:
+        """Let no job of a queue or a type start: `pause(queue="mail")`. False if none could.
+
+        What runs goes on, and what is enqueued waits, until it is resumed.
+        """
+        operators, kind, name = (await self.engine()).operators, *_gated(what)
+        tenant = what.get("tenant", "")
+        return await operators.pause(kind, name, self.by_whom(actor), reason, tenant=tenant)
+
+    async def _resume(
+        self, reason: str | None = None, *, actor: str | None = None, **what: Unpack[Gated]
+    ) -> bool:
+        """Let jobs of a queue or a type start again; false if they could."""
+        operators, kind, name = (await self.engine()).operators, *_gated(what)
+        tenant = what.get("tenant", "")
+        return await operators.resume(kind, name, self.by_whom(actor), reason, tenant=tenant)
+
+    pause, apause = blocking(_pause), awaiting(_pause)
+    resume, aresume = blocking(_resume), awaiting(_resume)
 
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
@@ -329,6 +369,14 @@ class Detent:
         where: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _gated(what: Gated) -> tuple[GateKind, str]:
+    told = [(kind, str(what[kind.value])) for kind in GateKind if kind.value in what]
+    if len(told) != 1:
+        why = "Say what is paused or resumed: queue=... or type=..., one of them"
+        raise BadOption(why, option="queue")
+    return told[0]
 
 
 def _error_of(name: str, answer: Clash | Refusal) -> DetentError:

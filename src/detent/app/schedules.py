@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 
 from detent.app.asking import Call, need_no_conn
-from detent.app.handle import Handle, moment
+from detent.app.handle import Handle
 from detent.app.job import Job
+from detent.app.waiting import moment
 from detent.engine import limits
 from detent.engine import schedules as engine
 from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule

@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from detent.app.detent import Detent
-from detent.app.handle import moment
+from detent.app.waiting import moment
 from detent.engine.secrets import redacted
 from detent.frameworks.django import url_of
 from detent.lifecycle.event import Event

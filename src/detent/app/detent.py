@@ -48,9 +48,10 @@ F = TypeVar("F", bound=Callable[[Event], Any])
 class Detent:
     """Jobs, and the store they are kept in.
 
-    Without an address it is that of `DETENT_URL` or `DATABASE_URL`, else `detent.db` in the working
-    directory. `actor` is who the history names as the one who enqueued and cancelled. Options are
-    those of every job that has no other word. Nothing is opened before it is needed.
+    Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
+    `detent.db` in the working directory. `actor` is who the history names as the one who enqueued
+    and cancelled. Options are those of every job that has no other word. Nothing is opened before
+    it is needed.
     """
 
     def __init__(

@@ -67,6 +67,12 @@ def timed(figures: Figures, name: str, jobs: int) -> Iterator[None]:
     figures[name] = jobs / (time.perf_counter() - begun)
 
 
+async def _touch(url: str) -> None:
+    """The statements alone need a worker that is trusted, too."""
+    async with open_engine(url):
+        pass
+
+
 def want(number: int) -> Want:
     """A wish for so many jobs."""
     leases = tuple(f"lease-{next(_leases)}" for _ in range(number))
@@ -227,13 +233,18 @@ class Postgres:
 
     def raw(self, figures: Figures) -> None:
         """The statements alone."""
-        one = raw_postgres.Raw(self.url())
+        url = self.url()
+        asyncio.run(_touch(url))
+        one = raw_postgres.Raw(url)
         raw(one.push, one.step, figures)
         one.close()
 
     def close(self) -> None:
         """Stop the server."""
         self.server.close()
+
+
+PLACES: dict[str, type[Sqlite] | type[Postgres]] = {"sqlite": Sqlite, "postgresql": Postgres}
 
 
 def round_on(place: Sqlite | Postgres) -> Figures:
@@ -248,12 +259,13 @@ def round_on(place: Sqlite | Postgres) -> Figures:
 def main() -> None:
     """Measure both databases, and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.engine", description=__doc__)
+    parser.add_argument("--store", choices=PLACES, action="append", help="only this one")
     parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
     parser.add_argument("--rivals", action="store_true", help="install PgQueuer and Huey beside")
     asked = parser.parse_args()
     console = Console(width=100)
-    for name, make in (("sqlite", Sqlite), ("postgresql", Postgres)):
-        place = make()
+    for name in asked.store or PLACES:
+        place = PLACES[name]()
         rounds = [round_on(place) for _ in range(asked.rounds)]
         if asked.rivals:
             for figures in rounds:

@@ -19,6 +19,8 @@ from detent.stores.api import Body, Idempotency, New, Unique
 __all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "is_keyed"]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
+_USUAL = RetryPolicy()
+"""Made once: a policy checks itself, which takes as long as the rest of a new job's body."""
 
 
 class OnConflict(StrEnum):
@@ -87,7 +89,7 @@ def body_of(ask: Ask) -> Body:
     """What the job is about. Nothing gets by here with a secret in the clear."""
     if ask.secret:
         raise NoSecretKey(f"{ask.type}: its secrets must be locked first", type=ask.type)
-    policy = ask.retry or RetryPolicy()
+    policy = ask.retry or _USUAL
     meta = ask.meta if ask.trace is None else with_trace(ask.meta, ask.trace)
     return Body(ask.type, ask.payload, meta, ask.tags, policy, ask.schema, ask.key)
 

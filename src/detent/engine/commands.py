@@ -164,14 +164,16 @@ class Commands:
             change.by,
             one.command_id,
             place=self._identity.place(),
-            verdict=None if stored is None else self._verdict(change, stored),
+            verdict=self._verdict(change, stored),
             reason=change.reason,
         )
         job = None if stored is None else stored.job
         return j.decide(job, change.command, self._store.now(), ctx)
 
-    def _verdict(self, change: Change, stored: Stored) -> retry.Verdict:
-        """What the job's policy says, should this turn out to be a failure."""
+    def _verdict(self, change: Change, stored: Stored | None) -> retry.Verdict | None:
+        """What the job's policy says, should this turn out to be a failure; an end is none."""
+        if stored is None or isinstance(change.command, j.Complete):
+            return None
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
         failures = stored.job.failures + 1
         verdict = retry.judge(stored.body.retry, error, failures, self._jitter())

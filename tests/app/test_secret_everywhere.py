@@ -83,12 +83,39 @@ class Mine:
 
         return self.app.bridge.run(work())
 
+    async def hooked(self) -> None:
+        webhooks = (await self.app.engine()).webhooks
+        await webhooks.add("http://127.0.0.1:9/hook", ["job.discarded"])
+
+    def posted(self) -> str:
+        """What would be sent to a webhook; nobody listens there."""
+
+        async def work() -> str:
+            webhooks = (await self.app.engine()).webhooks
+            while await webhooks.turn():
+                pass
+            made = await webhooks.deliveries()
+            assert made
+            return repr(made)
+
+        return self.app.bridge.run(work())
+
+    def shown(self, job: str) -> list[str]:
+        """What the command line says about a job, if it can reach the store."""
+        if not self.is_file:
+            return []
+        desk = Desk(Path(self.url.removeprefix("sqlite://")))
+        words = [("jobs", word, job) for word in ("show", "history", "logs", "why")]
+        said = [desk.said(*one, *more) for one in words for more in ((), ("--json",))]
+        return [*said, desk.said("verify"), desk.said("jobs", "list", "--json")]
+
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def mine(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Mine]:
     monkeypatch.setenv("DETENT_SECRET_KEY", new_key())
+    monkeypatch.setenv("DETENT_WEBHOOK_ALLOW", "127.0.0.0/8")
     url = f"sqlite://{tmp_path}/shop.db" if request.param == "sqlite" else databases().of(tmp_path)
     run_migrations(url)
     made = Mine(url, tmp_path)
@@ -155,7 +182,8 @@ def test_whichever_way_it_comes_in_it_is_nowhere(
     told: list[str] = []
     mine.app.on("discarded", name="told")(lambda event: told.append(repr(event)))
     mine.app.deliver()
-    mine.pay.enqueue(CANARY)
+    mine.app.bridge.run(mine.hooked())
+    handle = mine.pay.enqueue(CANARY)
     asyncio.run(mine.pay.aenqueue(CANARY))
     mine.app.enqueue_many([mine.pay.bind(CANARY)])
     first.enqueue()
@@ -167,7 +195,7 @@ def test_whichever_way_it_comes_in_it_is_nowhere(
     mine.app.deliver()
     assert len(told) == made
     assert b"plain-text" in mine.everything()
-    said = [*told, caplog.text, mine.verified()]
+    said = [*told, caplog.text, mine.verified(), mine.posted(), *mine.shown(handle.id)]
     assert CANARY not in "".join(said)
     assert CANARY.encode() not in mine.everything()
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from detent.app.tracing import TraceLike
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
@@ -108,6 +109,7 @@ class CallOptions(TypedDict, total=False):
 
     `key` is what limits count it under; names of arguments in braces stand for their values.
     `timeout` bounds a run, `queue_timeout` the wait for a worker, `expires` the life before one.
+    `trace` is a W3C traceparent, or headers with one; otherwise that of OpenTelemetry, if active.
     """
 
     queue: str
@@ -125,6 +127,7 @@ class CallOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     tenant: str
     idempotency_key: str
+    trace: TraceLike
 
 
 class JobOptions(CallOptions, total=False):

@@ -22,7 +22,7 @@ BENCHES: dict[str, Callable[[], Bench]] = {
     "snapshot": postgres.bench_old,
     "stores": stores.bench,
 }
-LARGE = {"postgres": postgres.bench_large}
+LARGE = {"postgres": postgres.bench_large, "stores": stores.bench_large}
 """What `--large` builds instead."""
 _WIDTH = 110
 _COMPARED = ("asyncpg", "msgspec", "psycopg", "python-statemachine", "transitions")

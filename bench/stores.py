@@ -35,13 +35,14 @@ from detent.stores.api import (
     WorkerRow,
 )
 
-__all__ = ["Ours", "bench"]
+__all__ = ["Ours", "bench", "bench_large"]
 
 T = TypeVar("T")
 NOW = 1_700_000_000_000_000
 FOREVER = NOW * 2
 USER, WORKER = By(Actor.USER, "bench"), By(Actor.WORKER, "w1")
 PASTS = {"1k": 1_000, "100k": 100_000}
+PASTS_LARGE = {**PASTS, "2M": 2_000_000}
 BACKLOG = 20_000
 BATCHES = (1, 10, 100)
 CALLERS = 200
@@ -132,11 +133,20 @@ class Ours:
 
 def bench() -> Bench:
     """Inserts one by one, by many and in bulk; steps of several sizes beside two pasts."""
+    return _bench(PASTS)
+
+
+def bench_large() -> Bench:
+    """The same with a past that takes minutes to make."""
+    return _bench(PASTS_LARGE)
+
+
+def _bench(pasts: dict[str, int]) -> Bench:
     folder = Path(tempfile.mkdtemp(prefix="detent-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     empty = _template(folder / "empty.db", 0)
     cases, goals = _inserts(folder, empty)
-    for name, past in PASTS.items():
+    for name, past in pasts.items():
         template = _template(folder / f"{name}.db", past)
         more, wanted = _steps(folder, template, f"{name} finished")
         cases, goals = [*cases, *more], [*goals, *wanted]

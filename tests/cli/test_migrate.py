@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from detent.stores.sqlite.migrate import KNOWN
+from detent.stores.sqlite.statements import MIGRATIONS
 from tests.cli.commands import detent
 from tests.sqlite.processes import ROOT, url_of
 from tests.sqlite.test_migrate import meta
@@ -75,12 +76,14 @@ def test_the_printed_sql_runs_in_the_shell(path: Path) -> None:
 
 
 def test_the_answer_can_be_read_by_a_program(path: Path) -> None:
-    first = {"version": 1, "name": "first", "min_code": 1}
+    known = [
+        {"version": one.version, "name": one.name, "min_code": one.min_code} for one in MIGRATIONS
+    ]
     checked = detent("migrate", "--store", url_of(path), "--check", "--json")
-    assert (checked.code, checked.data) == (1, {"pending": [first]})
+    assert (checked.code, checked.data) == (1, {"pending": known})
     planned = detent("migrate", "--store", url_of(path), "--sql", "--json").data["pending"]
-    assert [{**one, "sql": ""} for one in planned] == [{**first, "sql": ""}]
-    assert detent("migrate", "--store", url_of(path), "--json").data == {"applied": [first]}
+    assert [{**one, "sql": ""} for one in planned] == [{**one, "sql": ""} for one in known]
+    assert detent("migrate", "--store", url_of(path), "--json").data == {"applied": known}
     assert detent("migrate", "--store", url_of(path), "--json").data == {"applied": []}
 
 
@@ -94,7 +97,7 @@ def test_of_many_at_once_one_does_it(path: Path) -> None:
     assert [one.returncode for one in running] == [0] * 6
     assert sorted(said) == [
         *["The tables are up to date.\n"] * 5,
-        "applied  0001_first  (needs code 1 or newer)\n",
+        "".join(f"applied  {x.file}  (needs code {x.min_code} or newer)\n" for x in MIGRATIONS),
     ]
 
 

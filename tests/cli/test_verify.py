@@ -10,7 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from detent.app.connection import DEFAULT_URL, STORE_NAMES
+from detent.app.connection import url_of as url_of_app
+from detent.cli.application import application_of
 from tests.cli.commands import detent
 from tests.cli.test_lifecycle import CLEAN, read_to_the_end
 from tests.engine import flow_damage
@@ -80,7 +84,7 @@ def test_the_answer_can_be_read_by_a_program(sound: Path, damaged: Path) -> None
     assert set(good.data) == {"ok", "checked", "offenders"}
     assert (good.data["ok"], good.data["offenders"]) == (True, [])
     assert set(good.data["checked"]) == {
-        *("end", "records", "workflows", "events", "fed", "forgotten", "blocks", "head"),
+        *("end", "records", "workflows", "workers", "events", "fed", "forgotten", "blocks", "head"),
     }
     bad = detent("verify", "--store", url_of(damaged), "--json")
     assert bad.code == 1
@@ -143,13 +147,32 @@ def test_a_place_that_is_no_file_ends_with_2(tmp_path: Path) -> None:
     assert complained.startswith("Error: ")
 
 
-@pytest.mark.parametrize(
-    "args", [(), ("--store",), ("--store", "memory:", "--limit-offenders", "0")]
-)
+@pytest.mark.parametrize("args", [("--store",), ("--store", "memory:", "--limit-offenders", "0")])
 def test_a_command_line_that_makes_no_sense_ends_with_2(args: tuple[str, ...]) -> None:
     code, said, complained = detent("verify", *args)
     assert (code, said) == (2, "")
     assert "--store" in complained or "--limit-offenders" in complained
+
+
+def test_without_a_word_it_is_the_store_of_a_program_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in STORE_NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner(env={"NO_COLOR": "1"}).invoke
+    assert run(application_of(pretty=False), ["verify"]).exit_code == 2
+    assert run(application_of(pretty=False), ["migrate"]).exit_code == 0
+    assert (tmp_path / "detent.db").exists()
+    assert run(application_of(pretty=False), ["verify"]).exit_code == 0
+
+
+def test_programs_and_commands_go_by_the_same_names() -> None:
+    told = {"DETENT_STORE": "memory:", "DETENT_URL": "b", "DATABASE_URL": "c"}
+    assert url_of_app(None, told) == "memory:"
+    assert url_of_app(None, {**told, "DETENT_STORE": ""}) == "b"
+    assert url_of_app("given", told) == "given"
+    assert url_of_app(None, {}) == DEFAULT_URL
 
 
 def test_the_address_may_come_from_the_environment() -> None:

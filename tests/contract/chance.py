@@ -147,7 +147,7 @@ class Chance:
         words: list[dict[str, Any]] = [{"supervisor": "s"}, {"process": PROCESS}, {}]
         dead = [Death(one, **rng.choice(words)) for one in WORKERS if rng.random() < 0.3]
         await self.twins.both(lambda store: store.bury(dead, now=self.now))
-        before, most = self.now - rng.choice([0, 20]) * SECOND, rng.choice([1, 100])
+        before, most = self.now - rng.choice([-1, -1, 0, 20]) * SECOND, rng.choice([1, 100])
         await self.twins.both(
             lambda store: store.forget_workers(before=before, now=self.now, limit=most)
         )

@@ -43,6 +43,12 @@ class QueuesAreOne(Claims):
         return served, 0, priority, place, name
 
 
+class LeasesOfOtherTenantsAreFree(Claims):
+    def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
+        held = super()._claimed_before(want)
+        return tuple(one for one in held if one.job.tenant == want.tenant)
+
+
 class ClaimsForgetTheTenant(Claims):
     def _fits(self, stored: Stored, want: Want) -> bool:
         return super()._fits(stored, replace(want, tenant=stored.job.tenant))

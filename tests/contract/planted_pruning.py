@@ -11,7 +11,18 @@ from msgspec.structs import replace
 from detent.lifecycle.job import Job
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Key, Retention, key_of
+from detent.stores.bounds import TURNS_US
 from detent.stores.memory.pruning import Pruning
+
+
+class TurnsAreKeptForEver(Pruning):
+    def _forget_turns(self, before: int, limit: int) -> None:
+        pass
+
+
+class TurnsAreForgottenAtOnce(Pruning):
+    def _forget_turns(self, before: int, limit: int) -> None:
+        super()._forget_turns(before + TURNS_US, limit)
 
 
 class TheUnsealedGoes(Pruning):

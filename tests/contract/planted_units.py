@@ -69,6 +69,27 @@ class TakersNeedNotBeAlive(Units):
         return super()._fenced_by_row(replace(move, taken_by=None), now)
 
 
+class ALeaseIsGivenTwice(Units):
+    def _held_twice(self, unit: Unit) -> str | None:
+        return None
+
+
+class GatesOfAUnitAreForgotten(Units):
+    def _write_switches(self, unit: Unit) -> None:
+        super()._write_switches(replace(unit, gates=()))
+
+
+class LimitsOfAUnitAreForgotten(Units):
+    def _write_switches(self, unit: Unit) -> None:
+        super()._write_switches(replace(unit, limits=()))
+
+
+class SwitchesOfARefusedUnitStay(Units):
+    def commit(self, unit: Unit, now: int) -> Outcome:
+        self._write_switches(unit)
+        return super().commit(unit, now)
+
+
 class OwnIsNotRecognised(Units):
     def _is_own(self, unit: Unit, key: Key) -> bool:
         return False

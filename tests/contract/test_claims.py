@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Actor
-from detent.stores.api import Body, Claimed, GateKind, Own, Want, WorkerRow, key_of
+from detent.stores.api import Body, Claimed, Fair, GateKind, Own, Want, WorkerRow, key_of
 from tests.contract.making import LOST, SECOND, SYSTEM, USER
 from tests.contract.world import World
 
@@ -96,6 +96,27 @@ async def test_what_is_claimed_is_answered_in_the_order_of_the_claims(world: Wor
         await world.push(id=name)
     taken = await world.claim(3, leases=("z", "x", "y"))
     assert [(one.job.id, one.job.lease) for one in taken] == [("a", "z"), ("b", "x"), ("c", "y")]
+
+
+@pytest.mark.parametrize("fair", [None, Fair.KEYS])
+async def test_a_wish_that_names_a_lease_twice_gets_nothing(
+    world: World, fair: Fair | None
+) -> None:
+    for _ in range(3):
+        await world.push()
+    assert await world.claim(2, leases=("L", "L"), fair=fair) == []
+    assert len(await world.claim(3)) == 3
+
+
+@pytest.mark.parametrize("fair", [None, Fair.KEYS])
+async def test_a_lease_that_its_holder_has_from_another_tenant_is_not_given_again(
+    world: World, fair: Fair | None
+) -> None:
+    await world.push(tenant="theirs")
+    assert len(await world.claim(1, leases=("L",), tenant="theirs")) == 1
+    await world.push()
+    assert await world.claim(2, leases=("L", "M"), fair=fair) == []
+    assert len(await world.claim(1, leases=("M",), fair=fair)) == 1
 
 
 # --- what may be claimed ------------------------------------------------------------------------

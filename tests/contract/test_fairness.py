@@ -10,6 +10,7 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.stores.api import Body, Fair, LimitKind
+from detent.stores.bounds import TURNS_US
 from tests.contract.making import SECOND, SYSTEM, USER
 from tests.contract.world import World
 
@@ -227,3 +228,17 @@ async def test_offers_take_turns_like_claims_and_with_them(world: World, fair: F
     assert await turns(world, fair, **offer) == "a"
     assert await turns(world, fair) == "b"
     assert await turns(world, fair, 3, **offer) == "abb"
+
+
+@kinds
+@pytest.mark.parametrize(("passed_us", "expected"), [(TURNS_US, "ab"), (TURNS_US + 2, "ba")])
+async def test_turns_of_longer_than_a_day_ago_are_forgotten(
+    world: World, fair: Fair, passed_us: int, expected: str
+) -> None:
+    """Then the order is that of jobs whose group was never served."""
+    await push(world, fair, "ab")
+    assert await turns(world, fair, 2) == "ab"
+    world.clock.move(passed_us)
+    await world.prune()
+    await push(world, fair, "ba")
+    assert await turns(world, fair, 2) == expected

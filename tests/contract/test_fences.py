@@ -266,6 +266,39 @@ async def test_an_offer_over_the_wire_gets_a_lease_row(world: World) -> None:
     assert await world.store.extend([("L", until)], now=world.now) == [True]
 
 
+# --- one lease, one job -------------------------------------------------------------------------
+
+
+async def test_a_lease_is_not_given_to_a_second_job_of_its_holder(world: World) -> None:
+    first, second = [await world.push(profile="engine") for _ in range(2)]
+    held = await world.do(first, j.Dispatch("L", "e1"), SYSTEM, lease=ALIVE)
+    unit = world.make.doing(second, j.Dispatch("L", "e1"), SYSTEM, lease=ALIVE)
+    neighbour = world.make.pushed()
+    refused, committed = await world.commit(unit, neighbour)
+    assert isinstance(refused, Rejected), refused
+    assert committed == Committed()
+    assert (await world.got(second)).job == second
+    await world.do(held, j.HandBack(lease="L"), SYSTEM, store={"lease": "L"})
+    await world.must(unit)
+
+
+async def test_a_lease_is_not_given_to_two_jobs_at_once(world: World) -> None:
+    jobs = [await world.push(profile="engine") for _ in range(2)]
+    offer = j.Dispatch("L", "e1")
+    told = {"lease": ALIVE, "command_id": "c"}
+    unit = world.make.moving(*(world.make.move(one, offer, SYSTEM, **told) for one in jobs))
+    [outcome] = await world.commit(unit)
+    assert isinstance(outcome, Rejected), outcome
+    assert [(await world.got(one)).job for one in jobs] == jobs
+
+
+async def test_the_same_lease_may_be_anothers(world: World) -> None:
+    """Leases are judged together with their holders, everywhere."""
+    jobs = [await world.push(profile="engine") for _ in range(2)]
+    for job, holder in zip(jobs, ("e1", "e2"), strict=True):
+        await world.do(job, j.Dispatch("L", holder), SYSTEM, lease=ALIVE)
+
+
 # --- all or nothing ---------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from inspect import iscoroutinefunction, signature
 from itertools import product
@@ -16,6 +16,7 @@ import pytest
 from detent.stores.api import Store
 from detent.stores.memory import MemoryStore
 from tests.contract import (
+    planted_workers,
     test_claims,
     test_fairness,
     test_feed,
@@ -27,6 +28,7 @@ from tests.contract import (
     test_limits,
     test_reading,
     test_records,
+    test_switches,
     test_tenants,
     test_time,
     test_uniqueness,
@@ -49,6 +51,7 @@ MODULES = (
     test_limits,
     test_fairness,
     test_records,
+    test_switches,
     test_keeping,
     test_flows,
     test_flow_commands,
@@ -61,20 +64,32 @@ NOTICED = (Exception, pytest.fail.Exception)
 Promise = Callable[[World], Awaitable[None]]
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
 # about the lost, versions of the future, command ids that are used twice, handing out less than
-# everything that is due, several small records that are due at once, and waiting.
+# everything that is due, several small records that are due at once, leases that are no news,
+# switches in units, waiting, processes that share a pid, and shipments that skip something or bear
+# the name of a job.
 NOT_BY_CHANCE = {
+    "ALeaseIsGivenTwice",
+    "ALifeMayHaveAGap",
+    "APidIsEnough",
+    "AnyNameIsTaken",
     "AnybodysCommandIsOwn",
     "ChecksAndWritesAreTornApart",
     "DueGoesById",
     "DueRecordsGoByName",
     "EndsUnderALimitWakeNobody",
     "EveryClockIsBelieved",
+    "GatesOfAUnitAreForgotten",
+    "LeasesOfOtherTenantsAreFree",
+    "LimitsOfAUnitAreForgotten",
     "LinesOutliveTheirJob",
     "LostWorkersMayClaim",
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
     "OpenedStepsWakeNobody",
     "SeenIsNotLookedAt",
+    "SwitchesOfARefusedUnitStay",
+    "TurnsAreForgottenAtOnce",
+    "TurnsAreKeptForEver",
     "TwoClaimersReadBeforeEitherWrites",
 }
 
@@ -111,9 +126,11 @@ async def keep(promise: Promise, make: Callable[[Clock], Store]) -> None:
         await world.audit()
 
 
-def noticed_by(make: Callable[[Clock], Store]) -> str | None:
+def noticed_by(
+    make: Callable[[Clock], Store], kept: Sequence[tuple[str, Promise]] = PROMISES
+) -> str | None:
     """The first promise that this store breaks."""
-    for name, promise in PROMISES:
+    for name, promise in kept:
         try:
             asyncio.run(keep(promise, make))
         except NOTICED:
@@ -144,7 +161,9 @@ def test_chance_does_not_suspect_a_store_without_a_bug(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bug", list(BUGS))
 def test_the_contract_notices(bug: str) -> None:
-    assert noticed_by(BUGS[bug]) is not None
+    # What is promised about workers stands last, and is soonest broken by bugs about them.
+    kept = PROMISES[::-1] if hasattr(planted_workers, bug) else PROMISES
+    assert noticed_by(BUGS[bug], kept) is not None
 
 
 @pytest.mark.slow

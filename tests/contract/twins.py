@@ -58,7 +58,9 @@ class Twins:
         new = await self.both(lambda store: store.feed(self._fed, 10_000))
         self._fed = new[-1].pos if new else self._fed
         self._events += [fed.event for fed in new]
-        self.used.update((x.event.kind, *_edge(x.event)) for x in new)
+        # How workers live is another machine's business; here they are only written down.
+        moved = [x.event for x in new if x.event.kind != "worker"]
+        self.used.update((event.kind, *_edge(event)) for event in moved)
         lines = await self.both(lambda store: store.log_tail(self._lines, 10_000))
         self._lines = lines[-1].pos if lines else self._lines
         lives = {key: stored.job for key, stored in records.items()} | flows

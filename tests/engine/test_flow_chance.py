@@ -10,14 +10,14 @@ import pytest
 from detent import stores
 from detent.lifecycle.event import Event
 from detent.lifecycle.workflow import STEP, WORKFLOW
-from detent.stores.memory import MemoryStore
-from detent.stores.sqlite import SqliteStore
 from tests.contract.backends import Backend
 from tests.contract.making import Clock
 from tests.contract.world import World
 from tests.engine.flow_chance import Chance
 
 WALKS = 150
+BETWEEN = {"sqlite": 12, "postgresql": 4}
+"""Walks between two servers: fewer on a store that takes longer, none where all is one process."""
 
 
 async def _walk(seed: int) -> list[Event]:
@@ -49,14 +49,14 @@ def test_chance_finds_every_move_and_no_fault() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("backend", "seed"),
+    [(name, seed) for name, walks in BETWEEN.items() for seed in range(walks)],
+    indirect=["backend"],
+)
 async def test_chance_finds_no_fault_between_servers(
     world: World, backend: Backend, tmp_path: Path, seed: int
 ) -> None:
-    if isinstance(world.store, MemoryStore):
-        pytest.skip("it lives in one process")
-    if not isinstance(world.store, SqliteStore) and seed >= 4:
-        pytest.skip("fewer walks on a store that takes longer")
     async with backend(tmp_path, world.clock) as other:
         chance = Chance(world, 1_000 + seed, other)
         await chance.run()

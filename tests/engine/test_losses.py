@@ -241,6 +241,16 @@ async def test_a_mark_from_the_future_is_not_believed(world: World) -> None:
     assert (mark.at, len(mark.graces)) == (world.now, 2)
 
 
+async def test_a_clock_that_was_set_back_lengthens_no_grace(world: World, engine: Engine) -> None:
+    await engine.upkeep.turn()
+    world.clock.move(-3_600 * SECOND)
+    await world.store.beat([WorkerRow("w1", world.now)], now=world.now)
+    for _ in range(15):
+        assert (await engine.upkeep.turn()).declared_lost == 0
+        world.clock.move(SECOND)
+    assert (await engine.upkeep.turn()).declared_lost == 1
+
+
 async def test_instances_that_are_long_gone_are_forgotten(world: World, engine: Engine) -> None:
     await world.lose("w1")
     await engine.upkeep.turn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -152,7 +153,7 @@ def test_a_job_that_is_run_again_has_its_secrets_locked_anew() -> None:
 def test_everybody_else_sees_that_there_is_a_secret() -> None:
     sealed = ring().sealed(ASK, "1")
     assert msgspec.json.decode(redacted(sealed.payload))["kwargs"]["card"]["number"] == REDACTED
-    assert redacted_at(PAYLOAD, ASK.secret) == PAYLOAD.replace("4111-1111", REDACTED)
+    assert redacted_at(PAYLOAD, ASK.secret or ()) == PAYLOAD.replace("4111-1111", REDACTED)
     assert redacted("[1]") == "[1]"
 
 
@@ -271,3 +272,31 @@ async def test_a_schedule_keeps_no_secrets(engine: Engine) -> None:
 def test_whoever_forgets_to_lock_is_stopped() -> None:
     with pytest.raises(NoSecretKey):
         born(ASK, "1", 0, j.Context(USER, "c", place=1))
+
+
+def test_a_name_in_escapes_looks_locked_too() -> None:
+    escaped = '[{"\\u0024detent:secret":"1.a.b"}]'
+    with pytest.raises(BadArguments):
+        ring().sealed(Ask(type="pay", payload=escaped), "1")
+    assert redacted(escaped) == f'["{REDACTED}"]'
+    plain = '["\\u0000",{"\\u0061":1}]'
+    assert ring().sealed(Ask(type="pay", payload=plain), "1").payload == plain
+
+
+def test_a_key_file_that_cannot_be_made_is_told_with_a_code(tmp_path: Path) -> None:
+    with pytest.raises(BadSecretKey, match="DETENT_SECRET_KEY"):
+        Keyring(path=tmp_path / "nowhere" / "key").first()
+
+
+def test_a_pipe_is_no_key_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key", 0o600)
+    with pytest.raises(BadSecretKey, match="no file"):
+        Keyring(path=tmp_path / "key").first()
+
+
+def test_many_who_need_a_key_file_at_once_get_the_same(tmp_path: Path) -> None:
+    rings = [Keyring(path=tmp_path / "key") for _ in range(16)]
+    with ThreadPoolExecutor(16) as threads:
+        found = list(threads.map(lambda one: one.first().id, rings))
+    assert len(set(found)) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["key"]

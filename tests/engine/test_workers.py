@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from detent import stores
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Hurdle, Verdict
 from detent.engine.verify import Verification
@@ -43,6 +47,13 @@ async def test_a_cursor_that_was_lost_costs_nothing(world: World, engine: Engine
     assert await engine.workers.ship(events) == 5 - at
     assert await engine.workers.history("i1") == events
     assert await found(world.store) == []
+
+
+async def test_two_that_ship_the_same_at_once_write_it_once(world: World, engine: Engine) -> None:
+    events = [*whole("i1", world.now), *whole("i2", world.now)]
+    several = [engine.workers, Engine(world.store).workers, Engine(world.store).workers]
+    assert sum(await asyncio.gather(*(one.ship(events) for one in several))) == 10
+    assert len(await world.feed()) == 10
 
 
 async def test_events_of_instances_may_be_mixed_and_many(world: World, engine: Engine) -> None:
@@ -223,3 +234,48 @@ def test_verify_names_a_head_that_is_not_what_its_history_leads_to() -> None:
     [first] = asyncio.run(run())
     assert (first.where, first.check) == ("i1 version 4", Check.HISTORY)
     assert "goes on to version 5" in first.why
+
+
+def test_verify_names_a_head_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "detent.db"
+
+    async def run(damage: str | None = None) -> list[Finding]:
+        async with stores.open(f"sqlite:///{path}") as store:
+            if damage is None:
+                await Engine(store).workers.ship([*whole("i1", 1), *whole("i2", 1)])
+            return await found(store)
+
+    assert asyncio.run(run()) == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE detent_instances SET record = '{' WHERE id = 'i1'")
+    [first] = asyncio.run(run("done"))
+    assert (first.check, first.where) == (Check.ROW, "i1")
+
+
+def test_the_database_itself_refuses_what_no_worker_lives(tmp_path: Path) -> None:
+    path = tmp_path / "detent.db"
+
+    async def run() -> None:
+        async with stores.open(f"sqlite:///{path}") as store:
+            await Engine(store).workers.ship(whole("i1", 1))
+            while await store.seal():
+                pass
+
+    asyncio.run(run())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        created = (
+            "INSERT INTO detent_events SELECT 99, tenant, record, 9, at, 'start', 'running',"
+            " 'created', actor, actor_id, command_id, kind, rest FROM detent_events WHERE pos = 1"
+        )
+        for statement in (
+            "UPDATE detent_instances SET state = 'active'",
+            "DELETE FROM detent_events WHERE record = 'i1'",
+            created,
+        ):
+            with pytest.raises(sqlite3.IntegrityError):
+                connection.execute(statement)
+
+
+async def test_a_version_that_there_cannot_be_is_refused(world: World, engine: Engine) -> None:
+    with pytest.raises(BadHistory):
+        await engine.workers.ship([replace(one, version=0) for one in whole("i1", world.now)])

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENC
         if found:
             return found
         assert time.monotonic() < deadline, f"in vain: {why or look}"
-        time.sleep(0.03)
+        threading.Event().wait(0.03)
 
 
 def slot_of(one: Listed) -> str:

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from detent.stores.api import Outcome, Unit
-from detent.stores.inside import aenqueue, enqueue
+from detent.stores.inside import acomplete, aenqueue, complete, enqueue
 
 T = TypeVar("T")
 
@@ -36,6 +36,7 @@ class Caller(Protocol):
     async def begin(self) -> None: ...
     async def run(self, statement: str) -> None: ...
     async def enqueue(self, unit: Unit, now: int) -> Outcome: ...
+    async def complete(self, unit: Unit, now: int) -> Outcome: ...
     async def commit(self) -> None: ...
     async def rollback(self) -> None: ...
     async def close(self) -> None: ...
@@ -66,6 +67,9 @@ class _Threaded:
 
     async def enqueue(self, unit: Unit, now: int) -> Outcome:
         return await self._do(enqueue, self.connection, unit, now)
+
+    async def complete(self, unit: Unit, now: int) -> Outcome:
+        return await self._do(complete, self.connection, unit, now)
 
     async def commit(self) -> None:
         await self._do(self.connection.commit)
@@ -176,6 +180,9 @@ class _Awaited:
 
     async def enqueue(self, unit: Unit, now: int) -> Outcome:
         return await aenqueue(self.connection, unit, now)
+
+    async def complete(self, unit: Unit, now: int) -> Outcome:
+        return await acomplete(self.connection, unit, now)
 
     async def commit(self) -> None:
         await self.connection.commit()

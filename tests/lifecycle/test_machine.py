@@ -30,7 +30,7 @@ NOTE = Amendment("note", ("on", "off"), (Actor.USER,), "Noted.")
 # Each table is frozen: a change here needs an ADR that says why, and a migration where the
 # database's constraints are generated from it.
 GOLDEN: dict[str, str] = {
-    "job": "2b2fa6edb0a1354d0a744f8009bd9cac8c6d39c539334cb51ccff2c98310c7e6",
+    "job": "bd6f13a3c0b8118baf76e128cf5d3cae78e0c8684fc8ea03866c475c370968ab",
     "workflow": "3b5a392d8304db64ef16ec067d781dab8e881d5d3aae5764f57a14a33e2ba0de",
     "step": "bfc7174a0dad7a6f3c2f330dd403b6fc652a0b7c48f97670221d4907d48ea8c0",
     "worker": "ef3f3df24190b9c872a76e325bad771522ab4a1df513053406d82418455fa4cf",

@@ -20,9 +20,9 @@ Test = Callable[[World], Awaitable[None]]
 
 
 @contextmanager
-def durable() -> Iterator[Server]:
-    """A server of one's own that keeps its promises."""
-    with Server() as server:
+def durable(**settings: str) -> Iterator[Server]:
+    """A server of one's own that keeps its promises, unless the settings say otherwise."""
+    with Server(**settings) as server:
         yield server
 
 

@@ -14,7 +14,7 @@ import signal
 import sys
 
 from detent.stores.api import Claimed, Store, Stored, WorkerRow
-from detent.stores.sqlite import SqliteStore
+from detent.stores.sqlite import SqliteStore, workers
 from detent.stores.sqlite import upkeep as rows
 from detent.stores.sqlite.place import path_of
 from detent.stores.sqlite.transaction import Transaction
@@ -59,7 +59,7 @@ class Renewal:
     def __call__(self, tx: Transaction) -> list[bool]:
         if self._is_stopped:
             os.kill(os.getpid(), signal.SIGSTOP)
-        alive = rows.beat(tx, [WorkerRow(NAME, self._until)])
+        alive = workers.beat(tx, [WorkerRow(NAME, self._until)], self._until - 60 * SECOND)
         return alive + rows.extend(tx, [(lease, self._until) for lease in self._wired])
 
 

@@ -13,6 +13,7 @@ import pytest
 from detent import stores
 from detent.lifecycle import JOB, MACHINES
 from detent.lifecycle import job as j
+from detent.lifecycle import workflow as w
 from tests.contract.making import USER, Clock, Maker
 from tests.sqlite.processes import url_of
 
@@ -24,16 +25,20 @@ INSERT = (
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A file with one cancelled job, opened by somebody who does not know us."""
+    """A file with live and ended records, not all sealed, opened by somebody else."""
     path = tmp_path / "detent.db"
 
     async def fill() -> None:
         clock = Clock()
         make = Maker(clock)
         async with stores.open(url_of(path), clock=clock) as store:
-            unit = make.pushed(id="job-1")
-            cancel = make.doing(unit.new[0].job, j.Cancel(), USER)
-            await store.step([unit, cancel], now=clock.now)
+            units = [make.pushed(id=f"job-{number}") for number in (1, 2, 3)]
+            ends = [make.doing(unit.new[0].job, j.Cancel(), USER) for unit in units[:2]]
+            made = w.Make(id="w", steps=tuple(w.chain("a")), jobs={"a": 1})
+            flow = make.flowing(None, made, make.new(workflow="w", step="a"))
+            await store.step([*units, *ends[:1], flow], now=clock.now)
+            await store.seal()
+            await store.step(ends[1:], now=clock.now)
 
     asyncio.run(fill())
     connection = sqlite3.connect(path, isolation_level=None)
@@ -47,13 +52,24 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         "UPDATE detent_events SET at = 1",
         "UPDATE detent_events SET pos = 9 WHERE pos = 1",
         "DELETE FROM detent_events",
+        # The newest event of an ended job is not sealed yet.
+        "DELETE FROM detent_events WHERE record = 'job-2'",
     ],
 )
 def test_events_are_neither_changed_nor_deleted(
     database: sqlite3.Connection, statement: str
 ) -> None:
+    database.execute("DELETE FROM detent_bodies")
+    database.execute("DELETE FROM detent_jobs WHERE ended_at IS NOT NULL")
     with pytest.raises(sqlite3.IntegrityError, match="an event is never"):
         database.execute(statement)
+
+
+def test_live_jobs_and_workflows_are_not_deleted(database: sqlite3.Connection) -> None:
+    database.execute("DELETE FROM detent_bodies")
+    for table in ("detent_jobs", "detent_workflows", "detent_steps"):
+        with pytest.raises(sqlite3.IntegrityError, match="is never deleted before"):
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - a list of our own
 
 
 def test_replacing_an_event_is_refused_too(database: sqlite3.Connection) -> None:

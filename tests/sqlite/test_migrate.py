@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from detent.errors import SchemaAhead, SchemaBehind, UnsupportedStore
+from detent.stores.api import WorkerRow
 from detent.stores.sqlite import SqliteStore
-from detent.stores.sqlite.migrate import KNOWN
+from detent.stores.sqlite.migrate import KNOWN, pending_migrations
 from detent.stores.sqlite.statements import split
 from tests.contract.making import Clock
 
@@ -41,6 +42,23 @@ def test_a_new_file_gets_the_newest_tables_and_keeps_its_identity(tmp_path: Path
     assert len(first["store_id"]) == 36
     opened(path)
     assert meta(path) == first
+
+
+def test_workers_of_the_first_tables_are_kept_and_known_to_be_gone(tmp_path: Path) -> None:
+    path = tmp_path / "detent.db"
+    first, *_ = pending_migrations(f"sqlite:///{path}")
+    path.touch(0o600)
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in split(first.sql):
+        connection.execute(statement)
+    connection.execute("INSERT INTO detent_workers VALUES ('old', 7, 2), ('new', 8, 0)")
+    connection.close()
+
+    async def read() -> list[WorkerRow]:
+        async with SqliteStore(path, Clock()) as store:
+            return [*await store.workers(gone=True), *await store.workers()]
+
+    assert asyncio.run(read()) == [WorkerRow("old", 7, lost=True, ended_at=7), WorkerRow("new", 8)]
 
 
 def test_tables_that_need_newer_code_are_refused(tmp_path: Path) -> None:

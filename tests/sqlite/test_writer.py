@@ -87,7 +87,7 @@ def spoiled(make: Own, fault: str) -> Unit:
 
 def test_an_operation_that_fails_by_our_own_fault_fails_alone(tmp_path: Path) -> None:
     def broken(tx: Transaction) -> None:
-        tx.execute("worker_put", "half done", 1)
+        tx.execute("beat", '[["half done", 1, "", null, false]]', 1, 1)
         raise ZeroDivisionError
 
     async def use(store: SqliteStore, make: Own) -> None:

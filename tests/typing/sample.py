@@ -10,7 +10,9 @@ from detent import (
     Call,
     Context,
     Detent,
+    Effects,
     Ending,
+    Explanation,
     Handle,
     LogLine,
     ScheduleStatus,
@@ -39,7 +41,7 @@ async def fetch(url: str, *, tries: int = 1) -> bytes:
     return url.encode() * tries
 
 
-@app.job(name="with.context")
+@app.job(name="with.context", executor="process", memory=100_000_000, grace=2)
 def work(ctx: Context, number: int) -> float:
     ctx.progress(50)
     assert_type(ctx.saved(int), int | None)
@@ -80,6 +82,8 @@ assert_type(greet("ada"), str)
 
 # Options are typed, and change nothing else.
 assert_type(greet.using(delay=3, queue="q").enqueue("ada"), Handle[str])
+greet.using(trace={"traceparent": "00-..."})
+greet.using(trace=3)  # wrong
 assert_type(greet.bind("ada"), Call[str])
 assert_type(greet.enqueue_many([greet.bind("ada")]), list[Handle[str]])
 assert_type(app.enqueue_many([greet.bind("ada"), work.bind(1)]), list[Handle[Any]])
@@ -88,6 +92,14 @@ handle = greet.enqueue("ada")
 wider: Handle[object] = handle
 assert_type(handle.status(), Status)
 assert_type(handle.cancel("why"), Status)
+assert_type(handle.why(), Explanation)
+assert_type(handle.rerun("why", actor="ada"), Handle[str])
+assert_type(handle.move("slow", "why"), Status)
+assert_type(app.pause("why", queue="mail"), bool)
+assert_type(app.select(queue="mail").cancel("why", dry_run=True), Effects)
+handle.rerun()  # wrong
+app.select(quue="mail")  # wrong
+app.select(queue="mail").cancel("why", dry=True)  # wrong
 assert_type(handle.history(), list[Event])
 assert_type(handle.logs(follow=True), Iterator[LogLine])
 
@@ -136,6 +148,8 @@ greet.bind(3)  # wrong
 greet.enqueue_many([fetch.bind("u")])  # wrong
 handle.result(timeout="3")  # wrong
 app.job(nam="x")  # wrong
+app.job(executor="fiber")  # wrong
+greet.using(executor="process")  # wrong
 Detent(quue="q")  # wrong
 chain(greet.bind(3))  # wrong
 chain(greet)  # wrong

@@ -16,8 +16,10 @@ from detent.app.options import (
     start_of,
     uniqueness_of,
 )
+from detent.app.tracing import current, trace_of
 from detent.engine.enqueueing import Ask
 from detent.engine.secrets import REDACTED, redacted_at
+from detent.engine.trace import Trace
 from detent.errors import BadOption
 from detent.runtime.encoding import BadValue, digest_of, encode
 from detent.runtime.outcomes import us_of
@@ -42,6 +44,8 @@ class Call(Generic[R_co]):
         self.payload = payload
         self.options = options
         self.conn = conn
+        self.caught = current()
+        """The trace that was active when the call was made; the option overrules it."""
         """The connection in whose transaction it is to be enqueued, if it names one."""
 
     def __repr__(self) -> str:
@@ -49,7 +53,9 @@ class Call(Generic[R_co]):
 
     def copy(self) -> Call[R_co]:
         """The same call with options of its own, which can be changed."""
-        return Call(self.signature, self.payload, self.options.copy(), self.conn)
+        own: Call[R_co] = Call(self.signature, self.payload, self.options.copy(), self.conn)
+        own.caught = self.caught
+        return own
 
     @property
     def shown(self) -> str:
@@ -59,7 +65,7 @@ class Call(Generic[R_co]):
     @property
     def secret(self) -> tuple[str, ...]:
         """The places in the payload that are locked."""
-        return tuple(f"kwargs.{path}" for path in self.signature.secret)
+        return self.signature.secret_places
 
     @property
     def tenant(self) -> str:
@@ -91,7 +97,14 @@ class Call(Generic[R_co]):
             unique=uniqueness_of(options, self._fingerprint()) if "unique" in options else None,
             idempotency=self._idempotency(now),
             secret=self.secret,
+            trace=self._trace(),
         )
+
+    def _trace(self) -> Trace | None:
+        if "trace" in self.options:
+            return trace_of(self.options["trace"])
+        # A program that passes it on by hand knows better than whoever watches it.
+        return None if "traceparent" in self.options.get("meta", {}) else self.caught
 
     def _named(self) -> dict[str, Any]:
         """The arguments by name, without secrets: keys and digests are stored in the clear."""

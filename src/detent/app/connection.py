@@ -19,15 +19,23 @@ from detent.engine.secrets import Secrets
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
 
-__all__ = ["DEFAULT_URL", "Connection", "keyring_of", "url_of"]
+__all__ = ["DEFAULT_URL", "STORE_NAMES", "Connection", "keyring_of", "told_url", "url_of"]
 
 DEFAULT_URL = "sqlite:detent.db"
+STORE_NAMES = ("DETENT_STORE", "DETENT_URL", "DATABASE_URL")
+"""What names the store in the environment, for programs and commands; the first set counts."""
 _LIMITS_MAX = 10_000
 
 
 def url_of(url: str | None, environ: Mapping[str, str] = os.environ) -> str:
     """The address: what was given, what the environment says, or a file in this folder."""
-    return url or environ.get("DETENT_URL") or environ.get("DATABASE_URL") or DEFAULT_URL
+    return url or told_url(environ)[0]
+
+
+def told_url(environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """The address that the environment names, and by which name; an empty one is none."""
+    name = next((name for name in STORE_NAMES if environ.get(name)), None)
+    return (DEFAULT_URL, None) if name is None else (environ[name], name)
 
 
 def keyring_of(url: str, environ: Mapping[str, str] = os.environ) -> Keyring:

@@ -14,6 +14,7 @@ from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
+from detent.app.operating import Gated, Selecting, Selection
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
@@ -31,6 +32,8 @@ from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
+from detent.stores.api import GateKind
+from detent.stores.select import Filter
 
 __all__ = ["Detent"]
 
@@ -46,9 +49,10 @@ F = TypeVar("F", bound=Callable[[Event], Any])
 class Detent:
     """Jobs, and the store they are kept in.
 
-    Without an address it is that of `DETENT_URL` or `DATABASE_URL`, else `detent.db` in the working
-    directory. `actor` is who the history names as the one who enqueued and cancelled. Options are
-    those of every job that has no other word. Nothing is opened before it is needed.
+    Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
+    `detent.db` in the working directory. `actor` is who the history names as the one who enqueued
+    and cancelled. Options are those of every job that has no other word. Nothing is opened before
+    it is needed.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Detent:
         """What is done around every run."""
         self.connection = Connection(url, clock)
         self.schedules = Schedules(self)
+        self._told: tuple[Engine | None, int] = (None, 0)
 
     @property
     def bridge(self) -> Bridge:
@@ -88,7 +93,13 @@ class Detent:
 
     async def engine(self) -> Engine:
         """The engine; ask for it, and use it, in the loop of the bridge."""
-        return await self.connection.engine()
+        engine = await self.connection.engine()
+        if self._told != (engine, len(self.jobs)):
+            await engine.declared.tell(
+                {name: one.secret_places for name, one in self.handlers.items()}
+            )
+            self._told = (engine, len(self.jobs))
+        return engine
 
     def add(self, job: Job[..., Any, ..., Any]) -> None:
         """Register a job type; two of one name would run each other's jobs."""
@@ -138,6 +149,43 @@ class Detent:
             return function
 
         return register
+
+    def by_whom(self, actor: str | None) -> By:
+        """Who the history names: somebody in particular, or whoever the app stands for."""
+        return self.by if actor is None else By(Actor.USER, actor)
+
+    def select(self, **chosen: Unpack[Selecting]) -> Selection:
+        """The jobs that fit, to do something to all of them: `select(queue="mail").hold("why")`.
+
+        Without a tenant those of the nameless one; every verb can be tried with `dry_run` first.
+        """
+        known = Selecting.__annotations__.keys()
+        for name in chosen.keys() - known:
+            why = f"Jobs are not selected by {name!r}, but by {', '.join(known)}"
+            raise BadOption(why, option=name)
+        return Selection(self, Filter(**cast("dict[str, str]", {"tenant": "", **chosen})))
+
+    async def _pause(
+        self, reason: str | None = None, *, actor: str | None = None, **what: Unpack[Gated]
+    ) -> bool:
+        """Let no job of a queue or a type start: `pause(queue="mail")`. False if none could.
+
+        What runs goes on, and what is enqueued waits, until it is resumed.
+        """
+        operators, kind, name = (await self.engine()).operators, *_gated(what)
+        tenant = what.get("tenant", "")
+        return await operators.pause(kind, name, self.by_whom(actor), reason, tenant=tenant)
+
+    async def _resume(
+        self, reason: str | None = None, *, actor: str | None = None, **what: Unpack[Gated]
+    ) -> bool:
+        """Let jobs of a queue or a type start again; false if they could."""
+        operators, kind, name = (await self.engine()).operators, *_gated(what)
+        tenant = what.get("tenant", "")
+        return await operators.resume(kind, name, self.by_whom(actor), reason, tenant=tenant)
+
+    pause, apause = blocking(_pause), awaiting(_pause)
+    resume, aresume = blocking(_resume), awaiting(_resume)
 
     def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
@@ -342,6 +390,14 @@ class Detent:
         where: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _gated(what: Gated) -> tuple[GateKind, str]:
+    told = [(kind, str(what[kind.value])) for kind in GateKind if kind.value in what]
+    if len(told) != 1:
+        why = "Say what is paused or resumed: queue=... or type=..., one of them"
+        raise BadOption(why, option="queue")
+    return told[0]
 
 
 def _error_of(name: str, answer: Clash | Refusal) -> DetentError:

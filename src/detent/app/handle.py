@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
-from detent.app.waiting import POLL_S_MAX, looks
-from detent.engine.commands import Change
+from detent.app.operating import Explanation, explained
+from detent.app.options import instant_of
+from detent.app.waiting import POLL_S_MAX, looks, moment
+from detent.engine.enqueueing import Enqueued
+from detent.engine.verbs import Rerun, RunNow, Verb
 from detent.errors import JobCancelled, JobFailed, ResultTimeout, UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Handle", "LogLine", "Status"]
 
 R_co = TypeVar("R_co", covariant=True)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,14 +95,62 @@ class Handle(Generic[R_co]):
         """Where it is now."""
         return _status_of(await self._stored())
 
-    async def _cancel(self, reason: str | None = None) -> Status:
+    async def _why(self) -> Explanation:
+        """Why it is where it is: what it waits for, who has it, or how it ended."""
+        return explained(await (await self.app.engine()).queries.why((self.tenant, self.id)))
+
+    # --- what people do to it; `actor` is who the history names, otherwise that of the app --------
+
+    async def _cancel(self, reason: str | None = None, *, actor: str | None = None) -> Status:
         """Call it off. A job that runs is asked to stop; one that has ended is refused."""
-        engine = await self.app.engine()
-        change = Change((self.tenant, self.id), j.Cancel(), self.app.by, reason)
-        [answer] = await engine.carry_out([change])
+        return await self._apply(j.Cancel(), reason, actor)
+
+    async def _run_now(self, reason: str | None = None, *, actor: str | None = None) -> Status:
+        """Let it start, if it waits for its time; one that could start already is left alone."""
+        return await self._apply(RunNow(), reason, actor)
+
+    async def _reschedule(
+        self, at: datetime, reason: str | None = None, *, actor: str | None = None
+    ) -> Status:
+        """Give it another time to start, if it waits for one."""
+        return await self._apply(j.Reschedule(instant_of("at", at)), reason, actor)
+
+    async def _reprioritise(
+        self, priority: int, reason: str | None = None, *, actor: str | None = None
+    ) -> Status:
+        """Give it another priority; higher goes first."""
+        return await self._apply(j.Reprioritise(priority), reason, actor)
+
+    async def _move(
+        self, queue: str, reason: str | None = None, *, actor: str | None = None
+    ) -> Status:
+        """Put it into another queue, at its end, while it waits."""
+        return await self._apply(j.Move(queue), reason, actor)
+
+    async def _hold(self, reason: str | None = None, *, actor: str | None = None) -> Status:
+        """Keep it from being started until it is released."""
+        return await self._apply(j.Hold(), reason, actor)
+
+    async def _release(self, reason: str | None = None, *, actor: str | None = None) -> Status:
+        """Let it start again."""
+        return await self._apply(j.Activate(), reason, actor)
+
+    async def _rerun(self, reason: str, *, actor: str | None = None) -> Handle[R_co]:
+        """A new job like this one, which must have ended; this one stays as it is."""
+        answer = await self._applied(Rerun(), reason, actor)
+        return self.app.handle_of(self.id, cast("Enqueued", answer))
+
+    async def _apply(self, verb: Verb, reason: str | None, actor: str | None) -> Status:
+        await self._applied(verb, reason, actor)
+        return await self._status()
+
+    async def _applied(self, verb: Verb, reason: str | None, actor: str | None) -> object:
+        operators = (await self.app.engine()).operators
+        key, by = (self.tenant, self.id), self.app.by_whom(actor)
+        [answer] = await operators.apply(verb, [key], by, reason)
         if isinstance(answer, Refusal):
             raise self._unknown() if answer.code == "unknown_job" else answer.error()
-        return await self._status()
+        return answer
 
     async def _history(self) -> list[Event]:
         """Every move it has made, oldest first: who, when, why."""
@@ -128,7 +178,15 @@ class Handle(Generic[R_co]):
 
     result, aresult = blocking(_result), awaiting(_result)
     status, astatus = blocking(_status), awaiting(_status)
+    why, awhy = blocking(_why), awaiting(_why)
     cancel, acancel = blocking(_cancel), awaiting(_cancel)
+    rerun, arerun = blocking(_rerun), awaiting(_rerun)
+    run_now, arun_now = blocking(_run_now), awaiting(_run_now)
+    reschedule, areschedule = blocking(_reschedule), awaiting(_reschedule)
+    reprioritise, areprioritise = blocking(_reprioritise), awaiting(_reprioritise)
+    move, amove = blocking(_move), awaiting(_move)
+    hold, ahold = blocking(_hold), awaiting(_hold)
+    release, arelease = blocking(_release), awaiting(_release)
     history, ahistory = blocking(_history), awaiting(_history)
     logs, alogs = blocking_each(_logs), awaiting_each(_logs)
 
@@ -192,8 +250,3 @@ def _status_of(stored: Stored) -> Status:
 
 def _line_of(logged: Logged) -> LogLine:
     return LogLine(moment(logged.line.at), logged.line.level, logged.line.text)
-
-
-def moment(at: int) -> datetime:
-    """Microseconds as people see them; arithmetic on integers, so that none is lost."""
-    return _EPOCH + timedelta(microseconds=at)

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from detent.app.tracing import TraceLike
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
@@ -109,6 +110,7 @@ class CallOptions(TypedDict, total=False):
     `key` is what limits count it under; names of arguments in braces stand for their values.
     `timeout` bounds a run, `queue_timeout` the wait for a worker, `expires` the life before one.
     `losses` is how many workers may die on it before it is discarded as poison; usually 3.
+    `trace` is a W3C traceparent, or headers with one; otherwise that of OpenTelemetry, if active.
     """
 
     queue: str
@@ -127,6 +129,7 @@ class CallOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     tenant: str
     idempotency_key: str
+    trace: TraceLike
 
 
 class JobOptions(CallOptions, total=False):

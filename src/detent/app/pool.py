@@ -1,7 +1,7 @@
-"""A pool process: `python -m detent.app.pool REFERENCE CHANNEL DUMP`, started by a worker only.
+"""A pool process: `python -m detent.app.pool REFERENCE CHANNEL DUMP LIFELINE`, for workers only.
 
-Its channel is its lifeline, so that comes first; then the program of the user is imported, once,
-and whatever it says on the way goes where the output of the worker goes.
+Its lifeline comes first, so that it never outlives its worker. Then the program of the user is
+imported, once, and whatever that says on the way goes where the output of the worker goes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 from detent.app.loading import load
 from detent.errors import DetentError
+from detent.runtime.executors.capture import Streams
 from detent.runtime.executors.pool.interrupting import Interruption
+from detent.runtime.executors.pool.lifeline import tie
 from detent.runtime.executors.pool.messages import Broken, fault_of
 from detent.runtime.executors.pool.outlet import Outlet
 from detent.runtime.executors.pool.serving import Serving
@@ -23,19 +25,22 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until the worker has no more use for us."""
-    reference, channel, dump = arguments
+    reference, channel, dump, lifeline = arguments
+    tie(int(lifeline))
     interruption = Interruption()
     interruption.install()
     wire = Wire(socket.socket(fileno=int(channel)), interruption)
     wire.listen()
     outlet = Outlet(int(dump))
     sys.argv[1:] = []
-    try:
-        app = load(reference)
-    except DetentError as error:
-        wire.say(Broken(fault_of(error)))
-        return 1
-    Serving(wire, interruption, outlet).serve(app.handlers, app.runs, app.bridge)
+    with Streams():
+        # Before the import: whatever keeps a stream there keeps one that listens to runs.
+        try:
+            app = load(reference)
+        except DetentError as error:
+            wire.say(Broken(fault_of(error)))
+            return 1
+        Serving(wire, interruption, outlet).serve(app.handlers, app.runs, app.bridge)
     return 0
 
 

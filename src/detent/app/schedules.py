@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 
 from detent.app.asking import Call, need_no_conn
-from detent.app.handle import Handle, moment
+from detent.app.handle import Handle
 from detent.app.job import Job
+from detent.app.waiting import moment
 from detent.engine import limits
 from detent.engine import schedules as engine
 from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule
@@ -70,6 +71,9 @@ class _Declared(msgspec.Struct, frozen=True):
     def plan(self, call: Call[Any]) -> Plan:
         """What the engine is asked for; whatever follows from the moment it refuses itself."""
         need_no_conn([call], "a schedule")
+        # Whatever was traced when it was declared has nothing to do with its slots.
+        call = call.copy()
+        call.caught = None
         ask, options = call.ask(0), self.options
         limits.need_job(ask)
         return Plan(

@@ -1,15 +1,17 @@
-"""Waiting for something that only the store knows: look, pause, look again."""
+"""Waiting for something that only the store knows: look, pause, look again; and moments."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 from detent.runtime.outcomes import Span, us_of
 
-__all__ = ["POLL_S_MAX", "looks"]
+__all__ = ["POLL_S_MAX", "looks", "moment"]
 
 POLL_S_MAX = 0.25
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _POLL_S_MIN, _POLL_GROWTH = 0.005, 1.5
 
 
@@ -25,3 +27,8 @@ async def looks(within: Span | None) -> AsyncIterator[None]:
             return
         await asyncio.sleep(min(pause, left))
         pause = min(pause * _POLL_GROWTH, POLL_S_MAX)
+
+
+def moment(at: int) -> datetime:
+    """Microseconds as people see them; arithmetic on integers, so that none is lost."""
+    return _EPOCH + timedelta(microseconds=at)

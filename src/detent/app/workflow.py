@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from detent.app.asking import Call
-from detent.app.handle import moment
 from detent.app.shapes import Workflow, asked
-from detent.app.waiting import looks
+from detent.app.waiting import looks, moment
 from detent.engine.progress import Progress, StepProgress
 from detent.engine.shaping import Order
 from detent.engine.workflows import Workflows

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 import typer
 
-from detent.app.connection import DEFAULT_URL
+from detent.app.connection import told_url
 from detent.cli.output import render, say, say_json, stdout_is_terminal
-from detent.cli.places import STORE_NAMES, os_user, shown_url
+from detent.cli.places import os_user, shown_url
 from detent.cli.showing import cell, table
 
 __all__ = ["CONFIG"]
 
-_APP_NAMES = ("DETENT_URL", "DATABASE_URL")
 _DEFAULT = "default"
 
 
@@ -62,23 +61,15 @@ def settings(
     environ: Mapping[str, str], store: str | None = None, actor: str | None = None
 ) -> list[Setting]:
     """Everything that can be set from outside, in the order of what people look for."""
-    url, url_from = _first(environ, STORE_NAMES, DEFAULT_URL)
-    app, app_from = _first(environ, _APP_NAMES, DEFAULT_URL)
+    app, app_from = told_url(environ)
+    url, url_from = (store, "--store") if store else (app, app_from)
     by, by_from = (actor, "--as") if actor else (os_user(), "user of the system")
-    if store:
-        url, url_from = store, "--store"
     return [
-        Setting("store", shown_url(url), url_from, "where commands look"),
-        Setting("app", shown_url(app), app_from, "where Detent() in a program looks"),
+        Setting("store", shown_url(url), url_from or _DEFAULT, "where commands look"),
+        Setting("app", shown_url(app), app_from or _DEFAULT, "where Detent() in a program looks"),
         Setting("actor", by, by_from, "whom the history names"),
         _colour(environ),
     ]
-
-
-def _first(environ: Mapping[str, str], names: Sequence[str], default: str) -> tuple[str, str]:
-    """The first that is set; an empty one is not."""
-    found = next((name for name in names if environ.get(name)), None)
-    return (default, _DEFAULT) if found is None else (environ[found], found)
 
 
 def _colour(environ: Mapping[str, str]) -> Setting:

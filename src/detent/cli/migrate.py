@@ -8,26 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from detent import stores
+from detent.app.connection import DEFAULT_URL
 from detent.cli.output import say, say_json, store_errors_end_with_2
-from detent.cli.places import STORE_NAMES
+from detent.cli.places import StoreUrl
 from detent.stores.migrations import Migration
 
-__all__ = ["StoreUrl", "migrate"]
-
-StoreUrl = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        envvar=STORE_NAMES,
-        show_envvar=True,
-        help="The address of the store, such as sqlite:///var/lib/detent.db.",
-    ),
-]
+__all__ = ["migrate"]
 
 
 def migrate(
-    store: StoreUrl,
+    store: StoreUrl = DEFAULT_URL,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; end with 1 if something is pending.")
     ] = False,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import typer
 
 from detent import stores
-from detent.app.connection import DEFAULT_URL, keyring_of
+from detent.app.connection import DEFAULT_URL, STORE_NAMES, keyring_of
 from detent.cli.bundles import Bundle
 from detent.engine.engine import Engine
 from detent.engine.secrets import Secrets
@@ -29,11 +29,20 @@ from detent.errors import (
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 
-__all__ = ["STORE_NAMES", "Author", "Place", "asked", "os_user", "shown_url"]
+__all__ = ["Author", "Place", "StoreUrl", "asked", "os_user", "shown_url"]
 
 R = TypeVar("R")
-STORE_NAMES = ["DETENT_STORE", "DETENT_URL", "DATABASE_URL"]
-"""The environment variables that name the store, the first that is set counts."""
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar=list(STORE_NAMES),
+        show_envvar=True,
+        help="The address of the store, such as sqlite:///var/lib/detent.db.",
+    ),
+]
+"""Which store, in every command."""
 _WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
 """What says that the question itself was wrong, or could not be asked."""
 
@@ -42,16 +51,7 @@ _WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
 class Place(Bundle):
     """Which store, whose records in it, and how to answer."""
 
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store",
-            metavar="URL",
-            envvar=STORE_NAMES,
-            show_envvar=True,
-            help="The address of the store, such as sqlite:///var/lib/detent.db.",
-        ),
-    ] = DEFAULT_URL
+    store: StoreUrl = DEFAULT_URL
     tenant: Annotated[
         str,
         typer.Option(

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told
@@ -21,7 +22,7 @@ from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.fleetview import FleetView
 from detent.cli.output import stdout_is_terminal
-from detent.cli.places import STORE_NAMES, errors_end_the_command
+from detent.cli.places import errors_end_the_command
 from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle

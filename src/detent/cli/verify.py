@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from detent import stores
-from detent.cli.migrate import StoreUrl
+from detent.app.connection import DEFAULT_URL
 from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.cli.places import StoreUrl
 from detent.engine.verify import Finding, Seen, Verification
 from detent.errors import SchemaBehind
 
@@ -21,7 +22,7 @@ __all__ = ["verify"]
 
 
 def verify(
-    store: StoreUrl,
+    store: StoreUrl = DEFAULT_URL,
     tenant: Annotated[
         str | None, typer.Option(help="Only the records of this tenant; seals are everybody's.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from detent.engine.trace import Trace, with_trace
 from detent.errors import NoSecretKey
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
@@ -18,6 +19,8 @@ from detent.stores.api import Body, Idempotency, New, Unique
 __all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "is_keyed"]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
+_USUAL = RetryPolicy()
+"""Made once: a policy checks itself, which takes as long as the rest of a new job's body."""
 
 
 class OnConflict(StrEnum):
@@ -40,7 +43,8 @@ class Uniqueness(msgspec.Struct, frozen=True):
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """A job that somebody wants; what is `None` comes from the profile or is made up.
 
-    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked.
+    `secret` are the places in the payload (`kwargs.card.number`) that are to be locked. Whoever
+    does not know the function of the type leaves it `None`: what its program declared counts.
     """
 
     type: str
@@ -67,7 +71,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     unique: Uniqueness | None = None
     idempotency: Idempotency | None = None
     reason: str | None = None
-    secret: tuple[str, ...] = ()
+    secret: tuple[str, ...] | None = None
+    trace: Trace | None = None
 
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
@@ -84,8 +89,9 @@ def body_of(ask: Ask) -> Body:
     """What the job is about. Nothing gets by here with a secret in the clear."""
     if ask.secret:
         raise NoSecretKey(f"{ask.type}: its secrets must be locked first", type=ask.type)
-    policy = ask.retry or RetryPolicy()
-    return Body(ask.type, ask.payload, ask.meta, ask.tags, policy, ask.schema, ask.key)
+    policy = ask.retry or _USUAL
+    meta = ask.meta if ask.trace is None else with_trace(ask.meta, ask.trace)
+    return Body(ask.type, ask.payload, meta, ask.tags, policy, ask.schema, ask.key)
 
 
 def _command(ask: Ask, job_id: str) -> j.Enqueue:

@@ -56,7 +56,7 @@ class Coalescer:
     def _ask(self, units: Sequence[Unit], want: Want | None) -> _Asked:
         if self._is_closed:
             raise StoreClosed("The engine is closed")
-        size = sum(map(records_of, units)) + (len(want.leases) if want else 0)
+        size = sum(unit.size for unit in units) + (len(want.leases) if want else 0)
         asked = _Asked(units, want, size)
         self._queue.append(asked)
         if self._working is None:
@@ -98,17 +98,12 @@ class Coalescer:
             _settle(asked, Stepped(outcomes, claimed))
 
 
-def records_of(unit: Unit) -> int:
-    """How much of a step the unit takes."""
-    return max(len(unit.moves) + len(unit.new) + len(unit.puts), 1)
-
-
 def _pieces(units: Sequence[Unit]) -> list[Sequence[Unit]]:
     """The same units in slices that fit into a step each."""
     pieces: list[list[Unit]] = [[]]
     room = RECORDS_MAX
     for unit in units:
-        size = records_of(unit)
+        size = unit.size
         if size > room and pieces[-1]:
             pieces.append([])
             room = RECORDS_MAX

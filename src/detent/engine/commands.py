@@ -6,7 +6,7 @@ refusal only if the new decision is one. This is the only writer of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -37,7 +37,7 @@ from detent.stores.api import (
     Unit,
 )
 
-__all__ = ["TRIES_MAX", "Beside", "Change", "Commands"]
+__all__ = ["TRIES_MAX", "Beside", "Change", "Commands", "Followers"]
 
 TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
@@ -88,6 +88,28 @@ class _Open:
         self.answer: j.Answer | None = None
 
 
+class Followers:
+    """Makes the jobs that come into being with the end of another one."""
+
+    def __init__(self, identity: Identity, secrets: Secrets) -> None:
+        self._identity = identity
+        self._secrets = secrets
+
+    def of(
+        self, asked: Iterable[tuple[Ask, str]], after: str, command_id: str, now: int
+    ) -> tuple[New, ...]:
+        """Those that are asked for, each with its id; whose they are tells the job before them."""
+        by = By(Actor.USER, f"job {after}")
+        made: list[New] = []
+        for ask, job_id in asked:
+            ctx = j.Context(by, command_id, place=self._identity.place(), reason=ask.reason)
+            new = born(self._secrets.sealed(ask, job_id), job_id, now, ctx)
+            if isinstance(new, Refusal):
+                raise new.error()
+            made.append(new)
+        return tuple(made)
+
+
 class Commands:
     """Carries out commands to jobs, many at once."""
 
@@ -103,7 +125,7 @@ class Commands:
         self._coalescer = coalescer
         self._identity = identity
         self._jitter = jitter
-        self._secrets = secrets
+        self._followers = Followers(identity, secrets)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
@@ -144,7 +166,7 @@ class Commands:
             change.by,
             one.command_id,
             place=self._identity.place(),
-            verdict=None if stored is None else self._verdict(change, stored),
+            verdict=self._verdict(change, stored),
             reason=change.reason,
         )
         job, now = None if stored is None else stored.job, self._store.now()
@@ -154,9 +176,9 @@ class Commands:
             return j.JOB.refusal("unknown_job", None, "tick", change.by.kind, detail="no such job")
         return j.tick(job, now, ctx)
 
-    def _verdict(self, change: Change, stored: Stored) -> retry.Verdict | None:
-        """What the job's policy says, should this turn out to be a failure."""
-        if type(change.command) is j.Complete:
+    def _verdict(self, change: Change, stored: Stored | None) -> retry.Verdict | None:
+        """What the job's policy says, should this turn out to be a failure; an end is none."""
+        if stored is None or isinstance(change.command, j.Complete):
             return None
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
         failures = stored.job.failures + 1
@@ -182,19 +204,11 @@ class Commands:
             checkpoint=beside.checkpoint,
             meta=beside.meta,
         )
-        return Unit(one.command_id, moves=(move,), new=self._new(one) if one.new_ids else ())
-
-    def _new(self, one: _Open) -> tuple[New, ...]:
-        """The jobs that come with it. Whose they are tells the job that wanted them."""
-        by, now = By(Actor.USER, f"job {one.change.key[1]}"), self._store.now()
-        made: list[New] = []
-        for ask, job_id in zip(one.change.new, one.new_ids, strict=True):
-            ctx = j.Context(by, one.command_id, place=self._identity.place(), reason=ask.reason)
-            new = born(self._secrets.sealed(ask, job_id), job_id, now, ctx)
-            if isinstance(new, Refusal):
-                raise new.error()
-            made.append(new)
-        return tuple(made)
+        if not one.new_ids:
+            return Unit(one.command_id, moves=(move,))
+        asked = zip(one.change.new, one.new_ids, strict=True)
+        new = self._followers.of(asked, job.id, one.command_id, self._store.now())
+        return Unit(one.command_id, moves=(move,), new=new)
 
     def _hear(self, one: _Open, answer: j.Accepted, outcome: Outcome) -> None:
         match outcome:

@@ -10,6 +10,7 @@ from types import TracebackType
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
+from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.enqueueing import Answer, Ask, Enqueueing
 from detent.engine.identity import Identity
@@ -54,12 +55,13 @@ class Engine:
         self.secrets = secrets or Secrets()
         self.identity = Identity(store.now)
         self._coalescer = Coalescer(store)
-        self._enqueueing = Enqueueing(store, self.identity, self.secrets)
         self._commands = Commands(store, self._coalescer, self.identity, jitter, self.secrets)
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
-        self.schedules = Schedules(store, self._apart, self.identity)
-        self.workflows = Workflows(store, self._apart, self.identity, self.secrets)
+        self.declared = Declared(store, self._apart, self.identity)
+        self._enqueueing = Enqueueing(store, self.identity, self.secrets, self.declared)
+        self.schedules = Schedules(store, self._apart, self.identity, self.declared)
+        self.workflows = Workflows(store, self._apart, self.identity, self.secrets, self.declared)
         self.queries = Queries(store)
         self.workers = Workers(store)
         self.operators = Operators(

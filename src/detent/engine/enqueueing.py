@@ -14,6 +14,7 @@ import msgspec
 from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_keyed
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
+from detent.engine.declared import Declared
 from detent.engine.identity import Identity
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
@@ -83,16 +84,19 @@ class Request:
 class Enqueueing:
     """Makes jobs. Those with keys go apart: they may have to wait for somebody's transaction."""
 
-    def __init__(self, store: Store, identity: Identity, secrets: Secrets) -> None:
+    def __init__(
+        self, store: Store, identity: Identity, secrets: Secrets, declared: Declared
+    ) -> None:
         self._store = store
         self._identity = identity
         self.secrets = secrets
+        self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """The answer to each request, in order; new jobs are durable."""
-        asked = [self._opened(ask) for ask in asks]
+        asked = [self._opened(ask) for ask in await self._declared.applied(asks)]
         for _ in range(TRIES_MAX):
             left = [one for one in asked if one.answer is None]
             if not left:

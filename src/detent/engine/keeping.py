@@ -43,15 +43,16 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 def digest_of(order: Order) -> str:
     """The same for the same steps with the same jobs.
 
-    Secrets are left out: from a digest a short one could be guessed.
+    Secrets are left out: from a digest a short one could be guessed. So is the trace, which is
+    another one when somebody asks again.
     """
-    parts = [replace(part, jobs=tuple(map(_without_secrets, part.jobs))) for part in order.parts]
+    parts = [replace(part, jobs=tuple(map(_as_told, part.jobs))) for part in order.parts]
     told = (order.name, order.meta, parts)
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 
 
-def _without_secrets(ask: Ask) -> Ask:
-    return replace(ask, payload=redacted_at(ask.payload, ask.secret)) if ask.secret else ask
+def _as_told(ask: Ask) -> Ask:
+    return replace(ask, payload=redacted_at(ask.payload, ask.secret or ()), secret=(), trace=None)
 
 
 def step_id(workflow: str, name: str) -> str:

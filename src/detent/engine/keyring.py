@@ -25,6 +25,7 @@ from detent.errors import BadSecretKey, NoSecretKey, SecretUnreadable
 __all__ = ["KEY_BYTES", "Keyring", "SecretKey", "new_key"]
 
 KEY_BYTES = 32
+_FILE_CHARS_MAX = 65_536
 _HOW = (
     "Make one with: python -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
 )
@@ -106,6 +107,16 @@ def _make(path: Path) -> None:
     """A key file, unless there is one: whole or not at all, and of two processes one makes it."""
     if path.exists() or path.is_symlink():
         return
+    try:
+        _link(path)
+    except OSError as error:
+        why = f"The key file {path} cannot be made: {error.strerror}"
+        raise BadSecretKey(
+            f"{why}. Set DETENT_SECRET_KEY instead. {_HOW}", where=str(path)
+        ) from error
+
+
+def _link(path: Path) -> None:
     with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.", encoding="ascii") as file:
         file.write(new_key() + "\n")
         file.flush()
@@ -122,16 +133,18 @@ def _make(path: Path) -> None:
 def _kept(path: Path) -> list[SecretKey]:
     """The keys in a file that nobody else may read; one per line, the newest first."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         why = f"The key file {path} cannot be read: {error.strerror}"
         raise BadSecretKey(why, where=str(path)) from error
     with open(descriptor, encoding="ascii", errors="replace") as file:  # noqa: PTH123 - opened above
-        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        lines = file.read().split()
+        status = os.fstat(descriptor)
+        mode = stat.S_IMODE(status.st_mode)
+        # A pipe would have somebody else's key, once.
+        lines = file.read(_FILE_CHARS_MAX).split() if stat.S_ISREG(status.st_mode) else []
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         why = f"Others may read the key file {path} (mode {mode:o}); chmod 600 it first"
         raise BadSecretKey(why, where=str(path), mode=oct(mode))
     if not lines:
-        raise BadSecretKey(f"The key file {path} is empty", where=str(path))
+        raise BadSecretKey(f"The key file {path} is empty, or no file", where=str(path))
     return [_read(line, str(path)) for line in lines]

@@ -120,6 +120,9 @@ class Marking:
 def _after(mark: Mark, now: int, *, has_gap: bool) -> Mark | None:
     """The mark that a turn at this instant leaves; `None` if the one that is there is as good."""
     silent = now - mark.at
+    if mark.trusting_until > now + HEARTBEAT_LEASE_US + _AHEAD_US:
+        # The clock was set back, and nobody is trusted for as long as that.
+        return _granting(mark, now, None)
     if mark.is_recent(now):
         return replace(mark, at=now) if silent >= _EVERY_US else None
     if not has_gap:
@@ -127,7 +130,11 @@ def _after(mark: Mark, now: int, *, has_gap: bool) -> Mark | None:
     if mark.at <= now and mark.trusting_until > mark.at:
         # A grace was running. What nobody watched of it does not count.
         return replace(mark, at=now, trusting_until=mark.trusting_until + silent - GAP_US)
-    grace = Grace(now, now + HEARTBEAT_LEASE_US, _name(), silent if mark.at else None)
+    return _granting(mark, now, silent if mark.at else None)
+
+
+def _granting(mark: Mark, now: int, silent: int | None) -> Mark:
+    grace = Grace(now, now + HEARTBEAT_LEASE_US, _name(), silent)
     graces = (*mark.graces, grace)[-_GRACES:]
     return replace(mark, at=now, trusting_until=grace.until, graces=graces)
 

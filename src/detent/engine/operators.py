@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from detent.engine import switches
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX, Change, Commands
@@ -186,9 +188,9 @@ class Operators:
         """Bound how many jobs of the queue or key run or start; `None` lifts the limit."""
         need_name(f"limited {kind}", name)
         what = "lifted" if limit is None else "limited"
-        await self._write_down((tenant, switches.name_of_limit(kind, name)), what, by, reason)
-        row = LimitRow(kind, name, limit, tenant)
-        await self._store.set_limits([row], now=self._store.now())
+        change = Changed(self._store.now(), what, by.kind, by.id, reason)
+        act = Unit("", limits=(LimitRow(kind, name, limit, tenant),))
+        await self._switch((tenant, switches.name_of_limit(kind, name)), change, act)
 
     async def _turn_gate(
         self, kind: GateKind, key: Key, closed: bool, by: By, reason: str | None
@@ -198,21 +200,20 @@ class Operators:
         before = gates.get((kind, name), j.OPEN)
         if before.closed is closed:
             return False
-        what = "paused" if closed else "resumed"
-        await self._write_down((tenant, switches.name_of_gate(kind, name)), what, by, reason)
         now = self._store.now()
-        opened_at = before.opened_at if closed else now
-        gate = Gate(closed, opened_at, before.queue_deleted)
-        await self._store.set_gates([GateRow(kind, name, gate, tenant)], now=now)
+        change = Changed(now, "paused" if closed else "resumed", by.kind, by.id, reason)
+        gate = Gate(closed, before.opened_at if closed else now, before.queue_deleted)
+        act = Unit("", gates=(GateRow(kind, name, gate, tenant),))
+        await self._switch((tenant, switches.name_of_gate(kind, name)), change, act)
         return True
 
-    async def _write_down(self, key: Key, what: str, by: By, reason: str | None) -> None:
-        """Before the act: one that is written down but not done is seen, and asked for again."""
+    async def _switch(self, key: Key, change: Changed, act: Unit) -> None:
+        """The act and the record of it, in one commit."""
         tenant, name = key
         for _ in range(TRIES_MAX):
             [record] = await self._store.record([(switches.KIND, tenant, name)])
-            change = Changed(self._store.now(), what, by.kind, by.id, reason)
-            unit = Unit(self._identity.id(), puts=(switches.changed(record, key, change),))
+            puts = (switches.changed(record, key, change),)
+            unit = replace(act, command_id=self._identity.id(), puts=puts)
             [outcome] = await self._coalescer.commit([unit])
             if isinstance(outcome, Committed | Own):
                 return

@@ -62,6 +62,8 @@ def rerun_ask(stored: Stored, reason: str | None) -> Ask:
         losses_allowed=job.losses_allowed,
         rerun_of=job.id,
         reason=reason,
+        # What was locked is locked; nothing else is secret about it now that was not then.
+        secret=(),
     )
 
 

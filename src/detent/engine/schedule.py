@@ -158,7 +158,16 @@ def _check_job(plan: Plan) -> None:
     job = plan.job
     if job.tenant != plan.tenant:
         _refuse("job", "it belongs to another tenant than its schedule")
-    for name in ("id", "run_at", "expires_at", "idempotency", "workflow", "step", "rerun_of"):
+    for name in (
+        "id",
+        "run_at",
+        "expires_at",
+        "idempotency",
+        "workflow",
+        "step",
+        "rerun_of",
+        "trace",
+    ):
         if getattr(job, name) is not None:
             _refuse("job", f"{name} would be the same for every slot")
     if job.secret:

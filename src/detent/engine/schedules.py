@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
+from detent.engine.declared import Declared
 from detent.engine.enqueueing import Answer, Clash, Enqueued, born
 from detent.engine.firing import Firing, ask_for
 from detent.engine.identity import Identity
@@ -42,10 +43,13 @@ _log = logging.getLogger(__name__)
 class Schedules:
     """Everything that can be asked of schedules. Each change says who wanted it, and why."""
 
-    def __init__(self, store: Store, coalescer: Coalescer, identity: Identity) -> None:
+    def __init__(
+        self, store: Store, coalescer: Coalescer, identity: Identity, declared: Declared
+    ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
+        self._declared = declared
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class Schedules:
 
     async def add(self, plan: Plan, by: By, reason: str | None = None) -> Schedule:
         """A new schedule; its first slot is the next one."""
-        self._need_sound(plan, by)
+        await self._need_sound(plan, by)
         for _ in range(TRIES_MAX):
             record, now = await self._record(plan.key), self._store.now()
             earlier = None if record is None else read(record)
@@ -88,7 +92,7 @@ class Schedules:
 
         Its slots stay as they are unless the times themselves were changed.
         """
-        self._need_sound(plan, by)
+        await self._need_sound(plan, by)
 
         def edited(schedule: Schedule, now: int) -> Schedule:
             times = (plan.expression, plan.zone)
@@ -178,9 +182,10 @@ class Schedules:
         unit = Unit(self._identity.id(), puts=(written(schedule, version + 1),))
         return isinstance(await self._commit(unit), Committed | Own)
 
-    def _need_sound(self, plan: Plan, by: By) -> None:
+    async def _need_sound(self, plan: Plan, by: By) -> None:
         """Try the plan out: a schedule that can never fire is refused when it is made."""
-        check(plan)
+        [job] = await self._declared.applied([plan.job])
+        check(replace(plan, job=job))
         now = self._store.now()
         try:
             ask = ask_for(Schedule(plan=plan, created_at=now, anchor_at=now), None, now)

@@ -70,7 +70,7 @@ class Secrets:
         A job that is run again brings the locked values of the first along: they are locked anew.
         """
         payload, owner = ask.payload, Owner(ask.tenant, job_id, ask.type)
-        if _QUOTED in payload:
+        if _is_marked(payload):
             payload = self._carried(ask, owner)
         if ask.secret:
             key = self._keyring.first()
@@ -82,7 +82,7 @@ class Secrets:
 
     def opened(self, payload: str, owner: Owner) -> Opened:
         """The payload for the handler; `SecretUnreadable` if a value in it does not open."""
-        if _QUOTED not in payload:
+        if not _is_marked(payload):
             return Opened(payload)
         values: list[Any] = []
 
@@ -134,7 +134,7 @@ class Secrets:
 
 def redacted(payload: str) -> str:
     """The payload for everybody else."""
-    if _QUOTED not in payload:
+    if not _is_marked(payload):
         return payload
     walked = _walked(msgspec.json.decode(payload), (), lambda _path, _token: REDACTED)
     return msgspec.json.encode(walked).decode()
@@ -146,6 +146,16 @@ def redacted_at(payload: str, paths: Sequence[str]) -> str:
     for path in paths:
         payload = _changed(payload, path, lambda _at, _raw: hidden)
     return payload
+
+
+def _is_marked(payload: str) -> bool:
+    """Whether something in it is locked, or looks so; a name may be written in escapes."""
+    if _QUOTED in payload:
+        return True
+    found: list[str] = []
+    if "\\u" in payload:
+        _walked(msgspec.json.decode(payload), (), lambda _path, token: found.append(token))
+    return bool(found)
 
 
 def _lock(key: SecretKey, owner: Owner, path: Path, raw: msgspec.Raw) -> msgspec.Raw:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from detent.errors import BadHistory
 from detent.lifecycle import worker as w
 from detent.lifecycle.event import Event
-from detent.lifecycle.replay import audit
+from detent.lifecycle.replay import Fault, go_on
 from detent.stores.api import Key, Life, Store, WorkerRow
 
 __all__ = ["BATCH", "Listed", "Workers"]
@@ -105,28 +105,34 @@ class Workers:
         raise BadHistory(f"worker {name}: its name belongs to another record", record=name)
 
     async def _lives(self, told: Mapping[Key, Sequence[Event]]) -> list[Life]:
-        """What the store does not know yet of these histories."""
-        keys = list(told)
-        stored = await self._store.histories(keys)
-        known = [[fed.event for fed in history] for history in stored]
-        return [_life(one, told[key]) for key, one in zip(keys, known, strict=True)]
+        """How these histories go on after what the store knows of them."""
+        heads = await self._store.instances(list(told))
+        lives = []
+        for (key, events), head in zip(told.items(), heads, strict=True):
+            version = 0 if head is None else head.version
+            again = [event for event in events if event.version <= version]
+            if again:
+                self._compare(again, await self._store.history(key))
+            coming = [event for event in events if event.version > version]
+            lives.append(Life(version, _led_to(head, coming), tuple(coming)))
+        return lives
+
+    def _compare(self, again: Sequence[Event], stored: Sequence[Event]) -> None:
+        for event in again:
+            if not 0 < event.version <= len(stored) or stored[event.version - 1] != event:
+                raise _bad(event, "it is not the event that is stored")
 
 
-def _life(known: Sequence[Event], told: Sequence[Event]) -> Life:
-    version = len(known)
-    for event in told:
-        if event.version <= version and known[event.version - 1] != event:
-            raise _bad(event, "it is not the event that is stored")
-    coming = [event for event in told if event.version > version]
-    whole = [*known, *coming]
-    fault = audit(whole)
-    if fault is not None:
-        bad = next((one for one in coming if one.version == fault.version), told[0])
-        raise _bad(bad, fault.why)
-    instance = w.fold(whole)
-    if instance is None:
-        raise BadHistory("a shipment without events")
-    return Life(version, instance, tuple(coming))
+def _led_to(head: w.Instance | None, coming: Sequence[Event]) -> w.Instance:
+    """The instance after these events, each of which can have happened to it."""
+    for event in coming:
+        if event.kind != w.WORKER.name:
+            raise _bad(event, "it is no event of a worker")
+    after = go_on(head, coming)
+    if isinstance(after, Fault):
+        bad = next(one for one in coming if one.version == after.version)
+        raise _bad(bad, after.why)
+    return cast("w.Instance", after)
 
 
 def _bad(event: Event, why: str) -> BadHistory:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from detent.engine import keeping
 from detent.engine.building import Building, Created
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
+from detent.engine.declared import Declared
 from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
@@ -47,17 +50,27 @@ class Workflows:
     """Everything that can be asked of workflows. Steps are called by the names they were given."""
 
     def __init__(
-        self, store: Store, coalescer: Coalescer, identity: Identity, secrets: Secrets
+        self,
+        store: Store,
+        coalescer: Coalescer,
+        identity: Identity,
+        secrets: Secrets,
+        declared: Declared,
     ) -> None:
         self._store = store
         self._coalescer = coalescer
         self._identity = identity
         self._secrets = secrets
+        self._declared = declared
         self._building = Building(store, coalescer, identity, secrets)
 
     async def create(self, order: Order, by: By, reason: str | None = None) -> Created | Refusal:
         """A new workflow, open and with all its jobs, or the one that this order made before."""
-        return await self._building.build(order, by, reason)
+        parts = [
+            replace(part, jobs=tuple(await self._declared.applied(part.jobs)))
+            for part in order.parts
+        ]
+        return await self._building.build(replace(order, parts=tuple(parts)), by, reason)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -158,6 +171,7 @@ class Workflows:
         if len(asks) > RECORDS_MAX:
             why = f"{len(asks)} jobs at once; {RECORDS_MAX} is the most for a workflow that runs"
             raise BatchTooLarge(why, asked=len(asks), limit=RECORDS_MAX)
+        asks = await self._declared.applied(asks)
         ctx = w.Context(by, self._identity.id(), reason)
         [flow] = await self._store.flows([key])
         for _ in range(TRIES_MAX):

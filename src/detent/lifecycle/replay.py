@@ -21,7 +21,7 @@ from detent.lifecycle.job.table import JobEvent
 from detent.lifecycle.life import broken_life
 from detent.lifecycle.machine import Machine, Refusal
 
-__all__ = ["Fault", "at_time", "at_version", "audit", "recount"]
+__all__ = ["Fault", "at_time", "at_version", "audit", "go_on", "recount"]
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -66,14 +66,20 @@ def at_time(events: Iterable[Event], when: int) -> Any:
 
 def audit(events: Sequence[Event], stored: Any = None) -> Fault | None:
     """The first fault of this history, or `None`; `stored` is compared with what it leads to."""
-    record: Any = None
-    for number, event in enumerate(events, start=1):
+    record = go_on(None, events)
+    return record if isinstance(record, Fault) else _against(record, events, stored)
+
+
+def go_on(record: Any, events: Sequence[Event]) -> Any:
+    """The record after these events, or the first fault; `record` is what came before them."""
+    start = 1 if record is None else record.version + 1
+    for number, event in enumerate(events, start=start):
         why = _misfiled(events[0], event, number) or _illegal(record, event)
         if why is None:
             record, why = _step(record, event)
         if why is not None:
             return Fault(event.record, event.version, why)
-    return _against(record, events, stored)
+    return record
 
 
 def recount(events: Iterable[Event]) -> dict[str, int]:

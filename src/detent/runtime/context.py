@@ -6,6 +6,7 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
@@ -15,8 +16,11 @@ import msgspec
 from detent.engine import limits
 from detent.engine.asks import Ask, born, is_keyed
 from detent.engine.commands import Beside, Change
+from detent.engine.completing import Completing, End
 from detent.engine.engine import Engine
 from detent.engine.progress import Result
+from detent.engine.trace import Trace
+from detent.engine.trace import read as read_trace
 from detent.errors import BadOption, BadResult
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -25,7 +29,9 @@ from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
 from detent.runtime.masking import Mask
 from detent.runtime.outcomes import Cancelled
+from detent.stores import inside
 from detent.stores.api import Limit, Line, Note, Stored, key_of
+from detent.stores.memory import MemoryStore
 
 __all__ = ["Asking", "Context", "Ending", "Heard", "Promise", "need_no_conn"]
 
@@ -34,6 +40,8 @@ PERCENT_MAX = 100
 _LEVEL_MAX = 20
 _CLEAR = Mask()
 """Most jobs have no secrets, and share the mask that hides nothing."""
+_TAKING = threading.Lock()
+"""Lines are taken by who reports the end and by who carries them meanwhile: each by one of both."""
 
 
 class Asking(Protocol):
@@ -94,10 +102,20 @@ class Heard:
         told = f"{self._dropped} more lines were dropped: a run may log {most}"
         return (*self.lines, Line(now, told, "warning"))
 
+    def last(self, now: int) -> tuple[Line, ...]:
+        """The same, handed over: what goes with the end is carried by nobody else."""
+        if not self.lines and not self._dropped:
+            return ()
+        with _TAKING:
+            lines = self.rest(now)
+            self.lines.clear()
+            return lines
+
     def take(self, most: int) -> tuple[list[Line], Note | None]:
         """What is to be carried to the store now; what cannot be is given back."""
-        note, self.note = self.note, None
-        return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+        with _TAKING:
+            note, self.note = self.note, None
+            return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
 
     def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
         """The store did not take it."""
@@ -186,6 +204,11 @@ class Context:
         return self._stored.job.tenant
 
     @property
+    def trace(self) -> Trace | None:
+        """The request that the job was enqueued in, as W3C Trace Context; `None` if not known."""
+        return read_trace(self._stored.body.meta)
+
+    @property
     def cancelled(self) -> bool:
         """Whether the run should stop: a cancel was asked for, or the job is no longer ours."""
         return self.heard.is_cancelled
@@ -235,6 +258,49 @@ class Context:
         refusal = born(sealed, self.job_id, self._engine.store.now(), about)
         if isinstance(refusal, Refusal):
             raise refusal.error()
+
+    def complete(self, result: object = None, *, conn: Any) -> None:
+        """End this job with that result in your own transaction: with your rows, or not at all.
+
+        It has ended when you commit; what the handler returns or raises after that changes nothing.
+        Roll back, and the run goes on as if this had not been called. What `enqueue` was told so
+        far comes with it. Refused for a job of a workflow, and when the job is no longer ours.
+        """
+        if isinstance(self._engine.store, MemoryStore):
+            self._bridge.run(self._complete(result))
+            return
+        end = self._end(result)
+        for unit in end.units():
+            end.hear(inside.complete(conn, unit, end.now, clock=self._engine.store.now))
+
+    async def acomplete(self, result: object = None, *, conn: Any) -> None:
+        """The same for a connection that is awaited."""
+        if isinstance(self._engine.store, MemoryStore):
+            await self._bridge.reach(self._complete(result))
+            return
+        end = self._end(result)
+        for unit in end.units():
+            end.hear(await inside.acomplete(conn, unit, end.now, clock=self._engine.store.now))
+
+    async def _complete(self, result: object) -> None:
+        """In memory nobody has transactions of their own: it ends at once."""
+        end, store = self._end(result), self._engine.store
+        for unit in end.units():
+            end.hear((await store.step([unit], now=end.now)).outcomes[0])
+
+    def _end(self, result: object) -> Completing:
+        try:
+            text = encode(result).decode()
+        except BadValue as bad:
+            raise BadResult(f"The result is no JSON: {bad}", why=bad.why) from None
+        limits.need_result("result", text)
+        now = self._engine.store.now()
+        if any(call.limit() for call in self.heard.calls):
+            why = "A limit cannot be set inside a transaction of your own"
+            raise BadOption(f"{why}: enqueue such jobs by themselves", option="limit")
+        asks = tuple(call.ask(now) for call in self.heard.calls)
+        end = End(text, digest_of(text), asks)
+        return Completing(self._engine, self._stored.job, self._by, end)
 
     @overload
     def saved(self) -> Any: ...

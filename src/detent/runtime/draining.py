@@ -77,11 +77,13 @@ class Drain:
         runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
         runner.around = self._around
         watching = Watching(runner, self._flights, self._caller())
-        async with self._beside(self._keep_beating()), self._beside(watching.run()):
-            while (stored := await self._bridge.reach(self._next())) is not None:
-                await self._run(runner, stored)
-                ran.append(stored.job.id)
-        await threads.close()
+        try:
+            async with self._beside(self._keep_beating()), self._beside(watching.run()):
+                while (stored := await self._bridge.reach(self._next())) is not None:
+                    await self._run(runner, stored)
+                    ran.append(stored.job.id)
+        finally:
+            await threads.close()
         await self._bridge.reach(self._leave())
         return ran
 

@@ -18,13 +18,14 @@ from detent.lifecycle.retry import ErrorInfo
 from detent.runtime.context import Heard
 from detent.runtime.encoding import BadValue, digest_of, encode, mended
 from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze
-from detent.stores.api import Failure, Stored, key_of
+from detent.stores.api import Failure, Line, Stored, key_of
 
 __all__ = ["FAILED", "Raised", "Told", "Written", "ending", "told_of", "type_of"]
 
 FAILED = "handler_error"
 """The code of a failure that brings none of its own."""
 _DISCARD = "DISCARD"
+_NOTHING = "null"
 _BACKTRACE_CHARS_MAX = 65_536
 _MESSAGE_CHARS_MAX = 4_096
 _OURS = ("detent.runtime.", "asyncio.")
@@ -84,6 +85,8 @@ def _code_of(error: BaseException) -> str:
 
 def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
     """The report of a run that returned this, or raised it."""
+    if returned is None:
+        return _completed(stored, None, by, heard.last(now))
     if isinstance(returned, Told):
         return _failed(stored, returned, by, heard, now)
     if isinstance(returned, Raised):
@@ -95,9 +98,14 @@ def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Cha
         return _raised(stored, BadResult(f"The result is no JSON: {bad}"), by, heard, now)
     except DetentError as error:
         return _raised(stored, error, by, heard, now)
-    job = stored.job
-    done = j.Complete(lease=job.lease, digest=digest_of(text))
-    return Change(key_of(job), done, by, beside=Beside(text, lines=heard.rest(now)), known=stored)
+    return _completed(stored, None if text == _NOTHING else text, by, heard.last(now))
+
+
+def _completed(stored: Stored, text: str | None, by: By, lines: tuple[Line, ...]) -> Change:
+    """Whoever returns nothing has no result, which saves every such job a row."""
+    digest = None if text is None else digest_of(text)
+    done = j.Complete(lease=stored.job.lease, digest=digest)
+    return Change(key_of(stored.job), done, by, beside=Beside(text, lines=lines), known=stored)
 
 
 def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int) -> Change:
@@ -110,7 +118,7 @@ def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int
             command = j.ConfirmCancel(lease=lease)
         case _:
             return _failed(stored, told_of(error, heard), by, heard, now)
-    return Change(key, command, by, reason, Beside(lines=heard.rest(now)), known=stored)
+    return Change(key, command, by, reason, Beside(lines=heard.last(now)), known=stored)
 
 
 def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Change:
@@ -121,7 +129,7 @@ def _failed(stored: Stored, told: Told, by: By, heard: Heard, now: int) -> Chang
         key_of(stored.job),
         j.Fail(lease=stored.job.lease, code=told.code, digest=digest_of(told.message)),
         by,
-        beside=Beside(failure=failure, lines=heard.rest(now)),
+        beside=Beside(failure=failure, lines=heard.last(now)),
         error=_info(stored, told),
         known=stored,
         delay_us=told.after_us,

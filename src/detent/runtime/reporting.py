@@ -39,11 +39,15 @@ _CAUSES = {
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a run ended, and what is to be said about it; nothing, if it no longer counts."""
+    """How a run ended, and what is to be said about it.
+
+    There is no change if it counts for nothing any more; then its last lines are kept all the same.
+    """
 
     flight: Flight
     ended: Ended
     change: Change | None
+    lines: tuple[Line, ...] = ()
 
 
 class Reporter:
@@ -61,7 +65,8 @@ class Reporter:
             # Under a lease that has ended the history is closed to us, so the log has it.
             said = f"this run was {ended.rung}: it should have stopped ({flight.why})"
             flight.ctx.heard.say(said, "warning", self._engine.store.now())
-        return Report(flight, ended, None)
+        lines = flight.ctx.heard.last(self._engine.store.now())
+        return Report(flight, ended, None, lines)
 
     def _change(self, flight: Flight, ended: Ended) -> Change:
         stored, heard, now = flight.stored, flight.ctx.heard, self._engine.store.now()
@@ -71,7 +76,7 @@ class Reporter:
             return self.parting(flight)
         if isinstance(ended, Stopped):
             command = j.ConfirmCancel(lease=stored.job.lease, cause=_CAUSES[ended.rung])
-            beside = Beside(lines=heard.rest(now))
+            beside = Beside(lines=heard.last(now))
             return Change(flight.key, command, self._by, beside=beside, known=stored)
         returned = ended.value if isinstance(ended, Returned) else ended
         return ending(stored, returned, self._by, heard, now)
@@ -82,7 +87,7 @@ class Reporter:
         details = msgspec.json.encode(died).decode()
         message = heard.kept(died.reason, REASON_MAX)
         failure = Failure(stored.job.attempt, now, DIED, message, details=heard.mask(details))
-        beside = Beside(failure=failure, lines=heard.rest(now))
+        beside = Beside(failure=failure, lines=heard.last(now))
         command = j.Lose(lease=stored.job.lease)
         return Change(flight.key, command, self._by, beside=beside, known=stored)
 
@@ -94,7 +99,7 @@ class Reporter:
             told = Told(INTERRUPTED, ("Interrupted",), why, "", retryable=False)
             return ending(stored, told, self._by, flight.ctx.heard, now)
         command = j.HandBack(lease=stored.job.lease)
-        beside = Beside(lines=flight.ctx.heard.rest(now))
+        beside = Beside(lines=flight.ctx.heard.last(now))
         return Change(flight.key, command, self._by, beside=beside, known=stored)
 
     def unstorable(self, flight: Flight, error: DetentError) -> Report:
@@ -160,7 +165,7 @@ class Reporter:
             await store.note(notes, now=store.now())
         for one in reports:
             if one.change is None:
-                await self.keep(one.flight, one.flight.ctx.heard.rest(store.now()))
+                await self.keep(one.flight, one.lines)
 
 
 def timing_out(flight: Flight, by: str, now: int) -> Change:

@@ -77,6 +77,11 @@ class Signature:
             raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name, secret=path)
 
     @cached_property
+    def secret_places(self) -> tuple[str, ...]:
+        """The places in a payload that are locked."""
+        return tuple(f"kwargs.{path}" for path in self.secret)
+
+    @cached_property
     def wants_context(self) -> bool:
         """Whether it asks for the `Context` of its run, as its first parameter."""
         asking = [name for name, hint in self._hints.items() if hint is Context]
@@ -191,13 +196,18 @@ class Signature:
             # Written as it is read: 2 for a float is 2.0, so equal calls have equal payloads.
             return msgspec.Raw(encode(self._readers[name].read(encode(value))))
         except BadValue as bad:
-            raise self._misfit(bad.why, path + bad.path) from None
+            raise self._misfit(self._told(name, bad.why), path + bad.path) from None
+
+    def _told(self, name: str, why: str) -> str:
+        """What is wrong with an argument; of a secret one the words may quote the value."""
+        is_secret = any(path.split(".")[0] == name for path in self.secret)
+        return "it does not fit its type (it is secret, so no more is told)" if is_secret else why
 
     def _read(self, name: str, path: str, value: msgspec.Raw) -> Any:
         try:
             return self._readers[name].read(value)
         except BadValue as bad:
-            raise self._misfit(bad.why, path + bad.path) from None
+            raise self._misfit(self._told(name, bad.why), path + bad.path) from None
 
     def _normal(self, bound: inspect.BoundArguments) -> _Payload:
         kinds = {name: one.kind for name, one in self._signature.parameters.items()}

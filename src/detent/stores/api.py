@@ -203,7 +203,8 @@ class WriteStore(Protocol):
 
         Each goes whole, in one of as many commits as a store takes for all of them.
         All their events must be sealed, and their workflow, if they have one, must have ended;
-        with its last job the workflow goes. Idempotency keys that have run out go on the way.
+        with its last job the workflow goes. Idempotency keys that have run out go on the way, and
+        so do the turns of those who were served longer than a day ago.
         """
         ...
 

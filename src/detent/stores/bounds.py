@@ -9,10 +9,12 @@ from detent.errors import BadName, BatchTooLarge, ClockAhead
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, Unit, Want
 
-__all__ = ["AHEAD_US_MAX", "need_size", "need_storable", "need_time"]
+__all__ = ["AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
+TURNS_US: Final = 86_400_000_000
+"""How long whoever was served is remembered: of those before, all are first in turn."""
 
 
 def need_time(now: int, clock: int) -> None:
@@ -25,7 +27,7 @@ def need_time(now: int, clock: int) -> None:
 
 def need_size(units: Sequence[Unit], want: Want | None) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
-    asked = sum(max(len(unit.moves) + len(unit.new) + len(unit.puts), 1) for unit in units)
+    asked = sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
     if asked > RECORDS_MAX:
         why = f"A step of {asked} records and leases is too large; {RECORDS_MAX} is the most"

@@ -11,9 +11,9 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import JOB, Job
 from detent.lifecycle.machine import Machine
 from detent.lifecycle.workflow import STEP, WORKFLOW, Flow, Step, Workflow
-from detent.stores.shapes import FlowMove, Key, Unit, key_of, name_of
+from detent.stores.shapes import FlowMove, Key, Unit, Want, key_of, name_of
 
-__all__ = ["fault", "is_storable"]
+__all__ = ["fault", "is_grantable", "is_storable"]
 
 _INT_MAX = 2**63 - 1
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -113,6 +113,11 @@ def _flow_breaks(move: FlowMove) -> Iterator[str]:
         yield f"{left[0].record} is no part of {after.workflow.id}"
     if before is not None and not before.steps.keys() <= after.steps.keys():
         yield f"a step of {after.workflow.id} is gone"
+
+
+def is_grantable(want: Want) -> bool:
+    """A wish that names a lease twice would put two jobs under it, and is granted nothing."""
+    return len(want.leases) == len(set(want.leases)) and is_storable(want)
 
 
 def is_storable(value: object) -> bool:

@@ -227,6 +227,8 @@ class Unit(msgspec.Struct, frozen=True):
     What jobs of a workflow do moves the counters of their step, and what follows from these for
     steps and workflow is committed with the unit, under its command. A job that comes back to wait
     in a step where nothing will run any more is cancelled with it.
+
+    Gates and limits have no version: whoever sets them puts a small record with one beside them.
     """
 
     command_id: str
@@ -234,6 +236,14 @@ class Unit(msgspec.Struct, frozen=True):
     new: tuple[New, ...] = ()
     flow: FlowMove | None = None
     puts: tuple[Record, ...] = ()
+    gates: tuple[GateRow, ...] = ()
+    limits: tuple[LimitRow, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How much of a step the unit takes."""
+        parts = (self.moves, self.new, self.puts, self.gates, self.limits)
+        return max(sum(map(len, parts)), 1)
 
 
 class Committed(msgspec.Struct, frozen=True):

@@ -21,7 +21,8 @@ _instance = msgspec.json.Decoder(Instance).decode
 
 def beat_row(row: WorkerRow) -> tuple[str, int, str, str | None, bool]:
     """What a beat brings: id, end of trust, state, who it is, and whether it was here before."""
-    who = None if row.who is None else _encode(row.who).decode()
+    # Who it is was written down when it registered.
+    who = None if row.who is None or row.renews else _encode(row.who).decode()
     return row.id, row.alive_until, row.state, who, row.renews
 
 

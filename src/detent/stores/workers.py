@@ -54,7 +54,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `supervisor` is who beats for it, and `keeper` its process; of an embedded instance that is the
     process it runs in. While the keeper lives, it alone tells of the end. `queues`, `types` and
-    `tenants` are those it takes; `None` means any, and `queues` of `None` that it did not say.
+    `tenants` are those it takes; `None` means any.
     """
 
     supervisor: str = ""

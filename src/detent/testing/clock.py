@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from detent.app.handle import moment
+from detent.app.waiting import moment
 from detent.runtime.outcomes import Span, us_of
 
 __all__ = ["START", "VirtualClock"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,15 +13,15 @@ from detent.app.loading import load
 from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
 from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor
+from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.context import Context
-from detent.runtime.ending import Written
+from detent.runtime.ending import Written, ending
 from detent.runtime.executors.api import Ended, Executor, Returned, Run
 from detent.runtime.masking import Mask
 from detent.stores.api import Stored, Want, WorkerRow
+from tests.runtime.process import yard
 
 WORKER = "w1"
-DEADLINE_S = 20.0
 
 
 class Desk:
@@ -36,6 +34,10 @@ class Desk:
     async def run_of(self, name: str, *args: Any, **kwargs: Any) -> Run:
         """A run of a new job of that name, claimed and opened."""
         await self.app.jobs[name].aenqueue(*args, **kwargs)
+        return await self.next_of(name)
+
+    async def next_of(self, name: str) -> Run:
+        """A run of a job of that name that is there already."""
         engine = await self.app.bridge.reach(self.app.engine())
         stored = await self.app.bridge.reach(self._claimed(engine, name))
         return self.of(engine, stored)
@@ -48,6 +50,14 @@ class Desk:
         opened = engine.secrets.opened(stored.body.payload, owner)
         ctx.heard.mask = Mask(opened.values)
         return Run(stored, ctx, self.app.handlers[stored.body.type], opened, self.app.runs)
+
+    async def report(self, run: Run, ended: Ended) -> None:
+        """Let it be known how the run ended."""
+        engine = await self.app.bridge.reach(self.app.engine())
+        now = engine.store.now()
+        change = ending(run.stored, ended, self._by, run.ctx.heard, now)
+        [answer] = await self.app.bridge.reach(engine.carry_out([change]))
+        assert not isinstance(answer, Refusal)
 
     def context_of(self, engine: Engine, stored: Stored) -> Context:
         """What a handler of the job sees."""
@@ -100,18 +110,17 @@ def value(ended: Ended) -> Any:
 
 
 async def until(is_so: Callable[[], Any]) -> Any:
-    """Wait for a condition, not for a time."""
-    end = time.monotonic() + DEADLINE_S
-    while not (found := is_so()):
-        assert time.monotonic() < end, "it never came to be"
-        await asyncio.sleep(0.01)
-    return found
+    """Wait for a condition, and answer what it came to."""
+    found: list[Any] = []
+
+    def holds() -> bool:
+        found[:] = [is_so()]
+        return bool(found[0])
+
+    await yard.until(holds)
+    return found[0]
 
 
 def is_running(pid: int) -> bool:
     """Whether there is such a process, and it is no corpse."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    return not yard.is_gone(pid)

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from detent import chain
 from detent.engine import limits
-from detent.errors import AppBroken, PoolBroken
+from detent.errors import AppBroken, CommandNotFound, PoolBroken
 from detent.runtime.ending import Raised, Told, Written
-from detent.runtime.executors import processes
+from detent.runtime.executors import pooled, processes
 from detent.runtime.executors.api import Died, Rung, Stopped
 from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.outcomes import Cancelled, Snooze
@@ -51,11 +52,13 @@ async def test_everything_that_is_said_is_heard(pool: ProcessExecutor, desk: Des
     run = await desk.run_of("talk")
     assert value(await pool.run(run)) == run.ctx.job_id
     told = {(line.text, line.level) for line in run.ctx.heard.lines}
+    assert len(run.ctx.heard.lines) == len(told)
     assert told == {
         ("printed", "stdout"),
         ("half", "stdout"),
         ("wrong", "stderr"),
-        ("careful 7", "warning"),
+        ("[own] careful 7", "warning"),
+        ("[own] by the way", "info"),
         ("said", "debug"),
         ("raw", "stdout"),
         ("child", "stdout"),
@@ -73,7 +76,7 @@ async def test_threads_without_a_context_are_heard_too(pool: ProcessExecutor, de
 async def test_around_and_logging_work_for_coroutines(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("atalk")
     assert value(await pool.run(run)) == run.ctx.job_id
-    assert lines(run) == ["printed", "bad"]
+    assert lines(run) == ["printed", "[own] bad"]
 
 
 async def test_secrets_are_masked_in_every_way_out(pool: ProcessExecutor, desk: Desk) -> None:
@@ -172,6 +175,21 @@ async def test_a_refused_checkpoint_is_raised_in_the_handler(
     assert ended.names[0] == "detent.errors.IllegalTransition"
 
 
+async def test_results_of_earlier_steps_are_found(pool: ProcessExecutor, desk: Desk) -> None:
+    add, collect = desk.app.jobs["add"], desk.app.jobs["collect"]
+    await desk.app.astart(chain([add.bind(1, 2), add.bind(3, 4)], collect.bind("")))
+    for _ in range(2):
+        run = await desk.next_of("add")
+        await desk.report(run, await pool.run(run))
+    assert value(await pool.run(await desk.next_of("collect"))) == [4, 8]
+
+
+async def test_a_step_that_there_is_not_is_refused(pool: ProcessExecutor, desk: Desk) -> None:
+    ended = await pool.run(await desk.run_of("collect", "nowhere"))
+    assert isinstance(ended, Told)
+    assert ended.code == "bad_option"
+
+
 async def test_followers_are_checked_and_handed_over(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("follows")
     assert value(await pool.run(run)) == "bad_option"
@@ -258,6 +276,14 @@ async def test_a_death_is_told_apart_and_hurts_nobody_else(
     await task
 
 
+@pytest.mark.slow
+async def test_the_pool_may_limit_memory_too(reference: str, desk: Desk) -> None:
+    async with opened(ProcessExecutor(reference, Pool(memory_bytes=100_000_000))) as own:
+        ended = await own.run(await desk.run_of("takes", 1_000_000_000))
+        assert isinstance(ended, Told)
+        assert ended.names[0] == "MemoryError"
+
+
 async def test_a_memory_hog_is_told_so(pool: ProcessExecutor, desk: Desk) -> None:
     ended = await pool.run(await desk.run_of("hogs", 1_000_000_000))
     assert isinstance(ended, Told)
@@ -296,6 +322,12 @@ async def test_a_copy_that_returns_from_the_handler_says_nothing(
 ) -> None:
     assert value(await pool.run(await desk.run_of("forks", True))) > 0
     assert value(await pool.run(await desk.run_of("add", 1, 2))) == 3
+
+
+async def test_a_copy_cannot_speak_for_the_original(pool: ProcessExecutor, desk: Desk) -> None:
+    run = await desk.run_of("copies")
+    assert value(await pool.run(run)) == 5
+    assert lines(run) == []
 
 
 async def test_a_copy_left_behind_goes_with_its_process(reference: str, desk: Desk) -> None:
@@ -355,6 +387,7 @@ async def test_whoever_calls_the_run_off_ends_its_process(
     await until(lambda: not is_running(int(told.split()[1])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worn", [{"jobs_max": 1}, {"rss_bytes_max": 1}, {"age_s_max": 0.0}])
 async def test_worn_processes_are_replaced(
     reference: str, desk: Desk, worn: dict[str, float]
@@ -376,6 +409,7 @@ async def test_closing_kills_what_runs(reference: str, desk: Desk) -> None:
     await until(lambda: not is_running(int(told.split()[1])))
 
 
+@pytest.mark.slow
 async def test_a_program_that_cannot_be_imported_is_told_and_not_tried_for_ever(
     tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,6 +440,44 @@ async def test_failures_are_not_tried_again_at_once(tmp_path: Path, desk: Desk) 
     assert own.broken is None
 
 
+async def test_no_interpreter_no_process(
+    reference: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(CommandNotFound):
+        await ProcessExecutor(reference).run(await desk.run_of("add", 1, 2))
+
+
+async def test_an_import_that_takes_for_ever_is_given_up(
+    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text("while True:\n    pass\n")
+    monkeypatch.setattr(pooled, "START_S", 0.1)
+    with pytest.raises(PoolBroken, match=r"not imported within 0\.1 s"):
+        await ProcessExecutor(str(path)).run(await desk.run_of("add", 1, 2))
+
+
+async def test_a_process_that_is_not_needed_before_it_has_begun_is_ended(
+    tmp_path: Path, desk: Desk
+) -> None:
+    path, seen = tmp_path / "slow.py", tmp_path / "pid"
+    begin = (
+        f"import os, pathlib\npathlib.Path({str(seen)!r}).write_text(str(os.getpid()) + '\\n')\n"
+    )
+    path.write_text(f"{begin}while True:\n    pass\n")
+    own = ProcessExecutor(str(path))
+    run = await desk.run_of("add", 1, 2)
+    task = asyncio.create_task(own.run(run))
+    pid = int(
+        await until(lambda: seen.exists() and seen.read_text().endswith("\n") and seen.read_text())
+    )
+    assert await own.kill(run) is Rung.KILLED
+    assert await task == Stopped(Rung.KILLED)
+    await own.close()
+    assert not is_running(pid)
+
+
 async def test_a_job_that_the_program_does_not_have(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("add", 1, 2)
     run.stored = replace(run.stored, body=replace(run.stored.body, type="gone"))
@@ -423,7 +495,7 @@ from detent.runtime.executors.processes import ProcessExecutor
 
 async def main():
     desk = Desk(load(sys.argv[1]))
-    run = await desk.run_of("stubborn")
+    run = await desk.run_of(sys.argv[2])
     task = asyncio.create_task(ProcessExecutor(sys.argv[1]).run(run))
     print(*await until(lambda: lines(run)), flush=True)
     await task
@@ -432,11 +504,13 @@ asyncio.run(main())
 """
 
 
-def test_no_process_outlives_its_worker(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stubborn", "holds"])
+def test_no_process_outlives_its_worker(tmp_path: Path, name: str) -> None:
     reference, _ = written(tmp_path, PROGRAM)
     path = os.pathsep.join(part for part in sys.path if part)
     worker = subprocess.Popen(  # noqa: S603 (our own interpreter)
-        [sys.executable, "-c", _WORKER, reference],
+        [sys.executable, "-c", _WORKER, reference, name],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": path},

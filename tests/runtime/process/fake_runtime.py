@@ -81,26 +81,25 @@ def inspect(_: list[tuple[str, str]], rest: list[str]) -> None:
 
 def stop(options: list[tuple[str, str]], rest: list[str]) -> None:
     """Ask it, wait, and force it."""
-    pid = _read(rest[0])["Pid"]
-    os.kill(pid, signal.SIGTERM)
+    _signal(rest[0], signal.SIGTERM)
     if not _wait(lambda: _read(rest[0])["Status"] == "exited", float(dict(options)["--time"])):
-        os.kill(pid, signal.SIGKILL)
+        _signal(rest[0], signal.SIGKILL)
 
 
 def kill(_: list[tuple[str, str]], rest: list[str]) -> None:
     """Force it."""
-    os.kill(_read(rest[0])["Pid"], signal.SIGKILL)
+    _signal(rest[0], signal.SIGKILL)
 
 
 def pause(_: list[tuple[str, str]], rest: list[str]) -> None:
     """Freeze it."""
-    os.kill(_read(rest[0])["Pid"], signal.SIGSTOP)
+    _signal(rest[0], signal.SIGSTOP)
     _write(rest[0], **{**_read(rest[0]), "Status": "paused"})
 
 
 def unpause(_: list[tuple[str, str]], rest: list[str]) -> None:
     """Let it go on."""
-    os.kill(_read(rest[0])["Pid"], signal.SIGCONT)
+    _signal(rest[0], signal.SIGCONT)
     _write(rest[0], **{**_read(rest[0]), "Status": "running"})
 
 
@@ -121,8 +120,8 @@ def logs(_: list[tuple[str, str]], rest: list[str]) -> None:
 def remove(_: list[tuple[str, str]], rest: list[str]) -> None:
     """Forget it, and end it if it has not."""
     for name in rest:
-        if pid := _read(name)["Pid"]:
-            os.kill(pid, signal.SIGKILL)
+        if _read(name)["Pid"]:
+            _signal(name, signal.SIGKILL)
         (HOME / f"{name}.json").unlink()
 
 
@@ -153,6 +152,13 @@ def _read(name: str) -> dict[str, Any]:
         return dict(json.loads((HOME / f"{name}.json").read_text()))
     except FileNotFoundError:
         sys.exit(f"Error: No such container: {name}")
+
+
+def _signal(name: str, number: int) -> None:
+    pid = _read(name)["Pid"]
+    if not pid:  # Nobody, and to `kill` it would mean everybody.
+        sys.exit(f"Error: container {name} is not running")
+    os.kill(pid, number)
 
 
 def _write(name: str, **known: Any) -> None:

@@ -18,6 +18,7 @@ from tests.runtime.process.yard import (
     LIGHT,
     SRC,
     child,
+    commands,
     is_gone,
     program,
     started,
@@ -63,6 +64,31 @@ asyncio.run(main())
 """
 
 
+BUSY = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(SRC).parent)!r})
+from detent.runtime.process.body import ProcessBody
+from detent.runtime.process.launching import Program
+from detent.runtime.supervisor.body import Handover
+
+async def again_and_again(number):
+    code = "sleep $0 & (trap '' TERM HUP; sleep $0 & wait) & wait"
+    while True:
+        body = ProcessBody(Program(command=("sh", "-c", code, sys.argv[1])))
+        print("starts", flush=True)
+        await body.spawn(Handover(str(number), "slot", "r"))
+        print("runs", flush=True)
+        await body.force()
+        print("forced", flush=True)
+        await body.ended()
+
+async def main():
+    await asyncio.gather(*map(again_and_again, range(3)))
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, list[int]]]:
     """A supervisor process with two workers, its guardian, and all the pids below it."""
@@ -87,6 +113,20 @@ def test_nothing_survives_the_kill_of_its_supervisor(
     assert not any(map(is_gone, pids))
     process.kill()
     until_now(lambda: all(map(is_gone, [*pids, guard])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [3, 8, 41])
+def test_nothing_survives_a_kill_at_any_moment(moment: int) -> None:
+    marker = f"1000.{os.getpid()}{moment}"
+    process = child(sys.executable, "-c", BUSY, marker, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        for _ in range(moment):
+            assert process.stdout.readline()
+        process.kill()
+        process.wait()
+    until_now(lambda: not commands(marker))
 
 
 def test_a_dead_guardian_is_replaced_and_told_everything(
@@ -122,6 +162,14 @@ def test_a_guardian_ends_only_the_sessions_that_it_was_told() -> None:
         assert spared.poll() is None
         spared.kill()
         spared.wait()
+
+
+def test_a_guardian_works_on_what_it_finds_in_its_pipe() -> None:
+    sleeper = child("sleep", "1000", start_new_session=True)
+    guard = child(sys.executable, guardian.__file__, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    said, _ = guard.communicate(f"+{sleeper.pid} {start_time(sleeper.pid)}\n")
+    assert (said, guard.returncode) == ("listening\n", 0)
+    assert sleeper.wait() == -signal.SIGKILL
 
 
 def test_a_guardian_gives_up_on_what_cannot_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
+
+import pytest
 
 from detent.runtime.process import identity
 from tests.runtime.process.yard import child, is_gone, python, say, until_now
@@ -78,3 +81,26 @@ def test_our_own_session_is_never_signalled() -> None:
 def test_a_program_that_is_missing_or_hangs_has_nothing_to_say() -> None:
     assert identity.ask("there-is-no-such-program") == ""
     assert identity.ask("echo", "a") == "a"
+
+
+def test_without_proc_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What macOS would do; `ps` says the same things here."""
+    exact = identity.start_time(os.getpid())
+    monkeypatch.setattr(identity, "LINUX", False)
+    one = child("sleep", "1000", start_new_session=True)
+    at = identity.start_time(one.pid)
+    assert at is not None
+    assert abs(at / 1_000_000 - time.time()) < 30
+    assert at != exact
+    assert identity.is_alive(one.pid, at)
+    assert identity.name_of(one.pid) == "sleep"
+    assert identity.members(one.pid) == [one.pid]
+    assert identity.kill_session(one.pid, at) == [one.pid]
+    assert one.wait() == -signal.SIGKILL
+    assert identity.start_time(one.pid) is None
+    assert identity.state_of(one.pid) is None
+    assert not identity.signal_member(one.pid, one.pid, 0)
+    assert identity.children(os.getpid()) == []
+    identity.boot_id.cache_clear()
+    assert isinstance(identity.boot_id(), str)
+    identity.boot_id.cache_clear()

@@ -20,7 +20,7 @@ from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.launching import Program
 from detent.runtime.process.leader import Leader
 from detent.runtime.process.orphans import Orphans
-from tests.runtime.process.yard import child, is_gone, say, started
+from tests.runtime.process.yard import child, is_gone, say, started, until
 
 SLEEP = Program(command=("sleep", "1000"))
 
@@ -88,6 +88,23 @@ async def test_a_stuck_guardian_is_replaced(keeper: Keeper) -> None:
     assert keeper.guardian_pid != stuck
     assert is_gone(stuck)
     keeper._submit(lambda: keeper._tell("-1\n")).result()  # noqa: SLF001
+
+
+async def test_a_guardian_that_cannot_be_replaced_at_once_is_replaced_later(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = await started(keeper, SLEEP)
+    first = keeper.guardian_pid
+    assert first is not None
+    (tmp_path / "guardian.py").write_text("raise SystemExit(1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping, "_HERE", tmp_path)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: keeper.guardian_pid is None)
+    await until(lambda: keeper.guardian_pid is not None)
+    assert keeper.guardian_pid != first
+    await body.force()
+    await body.ended()
 
 
 async def test_without_a_guardian_no_worker_is_started(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -285,6 +286,36 @@ async def test_a_full_disk_is_waited_for(stage: Stage) -> None:
     assert live(supervisor, "a").state is _S.RUNNING
 
 
+async def test_a_start_and_a_stop_wait_for_a_full_disk(stage: Stage) -> None:
+    """W-20: nothing is done that is not written, and nothing is forgotten."""
+    supervisor = await stage.running(stage.spec("a"))
+    db = stage.journal._db  # noqa: SLF001 - as a full disk would
+    stage.last("a").die(w.Exit.of_process(3))
+    await stage.clock.settle()
+    db.execute("PRAGMA query_only = ON")
+    await stage.clock.advance(5)
+    assert [one.told for one in stage.puppets["a"][1:]] == [[]]
+    with pytest.raises(BadJournal):
+        await supervisor.stop_slot("a")
+    stopping = asyncio.ensure_future(supervisor.stop())
+    await stage.clock.advance(2)
+    assert not stopping.done()
+    db.execute("PRAGMA query_only = OFF")
+    await stage.during(stopping, 10)
+    assert stage.journal.unended() == []
+
+
+async def test_a_stop_on_a_disk_that_stays_full_ends_all_the_same(stage: Stage) -> None:
+    """W-101: at the end of the budget everything is forced; the next supervisor finds it lost."""
+    supervisor = await stage.running(stage.spec("a"))
+    stage.journal._db.execute("PRAGMA query_only = ON")  # noqa: SLF001 - as a full disk would
+    await stage.during(supervisor.stop(5), 30)
+    assert stage.last("a").told[-2:] == ["force", "died"]
+    stage.journal._db.execute("PRAGMA query_only = OFF")  # noqa: SLF001
+    (lost,) = await recover(stage.tree, None)
+    assert lost.cause == "lost"
+
+
 async def test_a_slow_follower_loses_nothing_and_a_late_one_replays(stage: Stage) -> None:
     """W-89, behaviours 14 and 23: snapshot first, then every entry; forgotten when it leaves."""
     supervisor = await stage.running(stage.spec("a"))
@@ -299,6 +330,15 @@ async def test_a_slow_follower_loses_nothing_and_a_late_one_replays(stage: Stage
     assert stage.tree.listeners == 1
     await slow.aclose()  # type: ignore[attr-defined]
     assert stage.tree.listeners == 0
+    waiting = supervisor.watch()
+    await anext(waiting)
+    news = asyncio.ensure_future(anext(waiting))
+    await stage.clock.settle()
+    assert not news.done()
+    supervisor.reset("a")
+    heard_last = await stage.during(news)
+    assert heard_last.note.name == "breaker_reset"
+    await waiting.aclose()  # type: ignore[attr-defined]
     late = supervisor.watch(0)
     await anext(late)
     first = await anext(late)

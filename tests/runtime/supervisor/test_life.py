@@ -147,6 +147,24 @@ async def test_a_short_life_without_a_ready_signal_is_finished(stage: Stage) -> 
     assert stage.states(record.id) == ["created", "starting", "running", "finished"]
 
 
+class Hasty(Puppet):
+    """Says that it is ready with its last breath."""
+
+    async def ready(self) -> None:
+        await self.ended()
+
+
+async def test_what_it_said_before_it_ended_it_has_said(stage: Stage) -> None:
+    """K6: the signal came, though its end is noticed in the same moment."""
+    hasty = Hasty(dies_in=1.0, exit=CLEAN)
+    hasty.clock = stage.clock
+    spec = replace(stage.spec("a", restart=Restart.NEVER), make=lambda: hasty)
+    supervisor = await stage.running(spec)
+    record = supervisor.slots["a"].last
+    assert record is not None
+    assert stage.states(record.id) == ["created", "starting", "running", "finished"]
+
+
 async def test_an_end_while_suspended(stage: Stage) -> None:
     """K2: by way of running, started_at untouched."""
     supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))

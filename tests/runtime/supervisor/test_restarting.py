@@ -344,3 +344,15 @@ async def test_siblings_that_build_on_each_other_start_one_after_the_other(stage
     assert stage.made("b") == 0
     await stage.during(starting)
     assert stage.clock.monotonic() == 110
+
+
+async def test_who_falls_while_the_round_stops_others_belongs_to_it(stage: Stage) -> None:
+    """W-48: it is started with the others, once, and counted once."""
+    specs = [stage.spec("a"), stage.spec("b"), stage.spec("c", {"obeys_in": 5.0})]
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL)
+    await die(stage, "a")
+    await stage.clock.advance(2)
+    await die(stage, "b")
+    await stage.clock.advance(60)
+    assert [stage.made(name) for name in "abc"] == [2, 2, 2]
+    assert supervisor.slots["a"].pacing.total == 1

@@ -7,8 +7,16 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from detent.errors import BadSpec, SlotExists, StartFailed, UnknownSlot
+from detent.errors import (
+    BadSpec,
+    NotSuspendable,
+    SlotExists,
+    StartFailed,
+    SuspendTimeout,
+    UnknownSlot,
+)
 from detent.lifecycle.worker import WorkerState
+from detent.runtime.supervisor.body import Usage
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.nesting import SupervisorBody
@@ -212,3 +220,28 @@ async def test_a_branch_goes_quiet_as_a_whole(stage: Stage) -> None:
     assert [one.status for one in tree.snapshot().children[0].children] == ["Suspended"] * 2
     await tree.resume("branch")
     assert [one.status for one in tree.snapshot().children[0].children] == ["Running"] * 2
+
+
+async def test_what_a_branch_tells_of_all_below(stage: Stage) -> None:
+    """W-68: stacks, use, last words and health of the whole."""
+    tree = await stage.running(branch(stage, stage.spec("a"), stage.spec("b")))
+    body = live(tree, "branch").body
+    assert (await body.dump()).count("the stacks") == 2
+    for name in "ab":
+        stage.last(name).used = Usage(rss_bytes=10, cpu_s=0.5, done=3)
+    assert body.usage() == Usage(20, 1.0, 6)
+    assert body.tail(5) == ["the last words"] * 2
+    assert await body.probe()
+    empty = SupervisorBody(lambda path: Supervisor(stage.tree, (), Plan(), path=path))
+    assert (empty.usage(), empty.tail(5)) == (None, [])
+
+
+async def test_a_branch_whose_child_will_not_go_quiet(stage: Stage) -> None:
+    """W-41: the failure of one is the failure of the whole, and the whole goes on."""
+    tree = await stage.running(branch(stage, stage.spec("a", {"quiet_in": None})))
+    with pytest.raises(SuspendTimeout):
+        await stage.during(tree.suspend("branch", 100))
+    assert live(tree, "branch").state is _S.RUNNING
+    deaf = await stage.running(branch(stage, stage.spec("b", {"suspendable": False})))
+    with pytest.raises(NotSuspendable):
+        await stage.during(deaf.suspend("branch"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from detent import Detent
@@ -98,6 +98,12 @@ class Place:
         assert found is not None
         return found
 
+    async def rows(self) -> list[WorkerRow]:
+        """Every worker that there was."""
+        engine = await self.engine()
+        alive = await self.app.bridge.reach(engine.store.workers())
+        return [*alive, *await self.app.bridge.reach(engine.store.workers(gone=True))]
+
     async def lines(self, handle: Handle[Any]) -> list[str]:
         """Its log."""
         engine = await self.engine()
@@ -128,7 +134,7 @@ async def _claimed(engine: Engine, instance: str) -> None:
     assert len((await engine.claim(want)).jobs) == 1
 
 
-async def _got(engine: Engine, handle: Handle[Any]) -> Any:
+async def _got(engine: Engine, handle: Handle[Any]) -> Sequence[Stored | None]:
     return await engine.store.get([(handle.tenant, handle.id)])
 
 
@@ -151,7 +157,8 @@ async def until(is_so: Callable[[], Any]) -> Any:
         if found:
             return found
         assert time.monotonic() < end, "it never came to be"
-        await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0.01)
 
 
 async def ended(*handles: Handle[Any]) -> list[str]:

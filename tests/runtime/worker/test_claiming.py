@@ -145,7 +145,7 @@ async def test_a_worker_that_was_declared_lost_goes(app: Detent, place: Place) -
     @app.job
     async def work() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             stopped.set()
 

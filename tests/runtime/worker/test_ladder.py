@@ -17,7 +17,7 @@ async def test_a_run_that_listens_is_seen_to_and_stops(app: Detent, place: Place
     @app.job
     async def listens(ctx: Context) -> None:
         while not ctx.cancelled:  # noqa: ASYNC110 - a handler that works looks now and then
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         raise Cancelled("as you wish")
 
     handle = await listens.aenqueue()
@@ -41,7 +41,7 @@ async def test_a_coroutine_that_does_not_listen_is_interrupted(app: Detent, plac
     @app.job
     async def deaf(ctx: Context) -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             ctx.log("cleaned up")
 
@@ -143,9 +143,9 @@ async def test_where_a_cancel_counts_at_once_the_rest_is_in_the_log(
     stopped = asyncio.Event()
 
     @app.job
-    async def remote(ctx: Context) -> None:
+    async def remote() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             stopped.set()
 
@@ -170,7 +170,7 @@ async def test_a_coroutine_that_takes_too_long_is_timed_out_and_stopped(
     @app.job(timeout=0.3, retry=0)
     async def slow() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             stopped.set()
 

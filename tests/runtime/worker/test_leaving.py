@@ -43,7 +43,7 @@ async def test_what_cannot_is_handed_back_at_no_cost_in_one_commit(
     @app.job
     async def goes_on(ctx: Context) -> None:
         ctx.log("begun")
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     handles = await app.aenqueue_many([goes_on.bind() for _ in range(3)])
     async with place.worker() as worker:
@@ -61,7 +61,7 @@ async def test_what_cannot_is_handed_back_at_no_cost_in_one_commit(
 async def test_a_job_that_runs_once_fails_when_its_worker_goes(app: Detent, place: Place) -> None:
     @app.job
     async def once() -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     handle = await place.enqueue("once", profile="rest")
     async with place.worker() as worker:
@@ -91,7 +91,7 @@ async def test_a_thread_that_goes_on_is_handed_back_and_named(here: Place) -> No
 async def test_the_grace_can_be_shortened_and_a_cancel_still_works(here: Place) -> None:
     @here.app.job
     async def goes_on() -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     first, second = await goes_on.aenqueue(), await goes_on.aenqueue()
     async with here.worker(grace_s=0) as worker:
@@ -111,7 +111,7 @@ async def test_a_handler_that_fails_while_its_worker_goes_has_failed(here: Place
     @here.app.job(retry=0)
     async def fails() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             raise ValueError("of its own") from None
 
@@ -132,7 +132,7 @@ async def test_when_the_leases_are_lost_all_stops_and_nothing_is_said(
     @app.job
     async def stops() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             stopped.set()
 

@@ -22,7 +22,7 @@ from detent.app.fleet.shipping import Shipping
 from detent.engine.engine import Engine
 from detent.errors import DetentError, JournalLocked
 from detent.runtime.beating import Beating, Hearing
-from detent.runtime.process.remains import Remnants
+from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
 from detent.runtime.supervisor.journal import Journal
@@ -100,7 +100,7 @@ class Fleet:
         tree = Tree(self.journal, name=f"fleet {self.id}")
         specs = [*self._keepers(engine), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
-        return Supervisor(tree, specs, plan, remains=Remnants())
+        return Supervisor(tree, specs, plan, remains=SessionRemains())
 
     def _workers(self) -> list[Spec]:
         orders, logs = self.orders, self.logs

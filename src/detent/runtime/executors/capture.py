@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TextIO
 from detent.engine import limits
 from detent.runtime.context import Context
 
-__all__ = ["Capture", "Splitter", "captured", "say"]
+__all__ = ["Capture", "Records", "Splitter", "Streams", "captured", "say"]
 
 _EMIT: Final = logging.StreamHandler.emit.__code__
 _HEARD: Final = "_detent_heard"
@@ -78,7 +78,7 @@ class _Speech:
     def write(self, stream: str, text: str) -> None:
         heard = self._ctx.heard
         if heard.is_full:
-            self._streams[stream].end()
+            self._streams.pop(stream, None)
             heard.drop(text.count("\n"))
             return
         with _LOCK:
@@ -147,8 +147,10 @@ class _Stream(io.TextIOBase):
         if speech is None:
             return self._under.write(text)
         record = _record_in(sys._getframe(1))  # noqa: SLF001 (the documented way to ask for one)
-        if record is None or _is_first(record):
+        if record is None:
             speech.write(self._name, text)
+        elif _is_first(record):
+            speech.log(record, text.rstrip("\n"))
         return len(text)
 
 
@@ -174,28 +176,52 @@ class _Handler(logging.Handler):
             last.handle(record)
 
 
-class Capture:
+class Streams:
     """Stands between the streams of this process and whoever speaks, until it is left."""
 
     def __init__(self) -> None:
-        self._under: tuple[TextIO, TextIO] | None = None
-        self._over: tuple[_Stream, _Stream] | None = None
+        self._under = (sys.stdout, sys.stderr)
+        self._over = (_Stream("stdout", sys.stdout), _Stream("stderr", sys.stderr))
+
+    def __enter__(self) -> Self:
+        sys.stdout, sys.stderr = self._over
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Somebody who has put another stream there since then keeps it.
+        if sys.stdout is self._over[0]:
+            sys.stdout = self._under[0]
+        if sys.stderr is self._over[1]:
+            sys.stderr = self._under[1]
+
+
+class Records:
+    """Listens to logging, until it is left.
+
+    Not before the program is imported: `basicConfig` does nothing where somebody listens already.
+    """
+
+    def __init__(self) -> None:
         self._handler = _Handler()
 
     def __enter__(self) -> Self:
-        self._under = (sys.stdout, sys.stderr)
-        self._over = (_Stream("stdout", sys.stdout), _Stream("stderr", sys.stderr))
-        sys.stdout, sys.stderr = self._over
         logging.root.addHandler(self._handler)
         return self
 
     def __exit__(self, *_: object) -> None:
         logging.root.removeHandler(self._handler)
-        # Somebody who has put another stream there since then keeps it.
-        if self._under and self._over and sys.stdout is self._over[0]:
-            sys.stdout = self._under[0]
-        if self._under and self._over and sys.stderr is self._over[1]:
-            sys.stderr = self._under[1]
+
+
+class Capture:
+    """Both of them, for a process that has imported its program."""
+
+    def __enter__(self) -> Self:
+        self._streams, self._records = Streams().__enter__(), Records().__enter__()
+        return self
+
+    def __exit__(self, *told: object) -> None:
+        self._records.__exit__(*told)
+        self._streams.__exit__(*told)
 
 
 def _record_in(frame: FrameType) -> logging.LogRecord | None:

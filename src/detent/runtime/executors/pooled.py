@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from typing import Any, Final
@@ -33,7 +32,9 @@ from detent.runtime.executors.pool.messages import (
 )
 from detent.runtime.executors.pool.outlet import DUMP_SIGNAL
 from detent.runtime.executors.relaying import begin_of, ended_of, relay
+from detent.runtime.process.faults import spawn_fault
 from detent.runtime.process.frames import Frames, frame
+from detent.runtime.process.leader import Leader
 
 __all__ = ["Pooled"]
 
@@ -68,8 +69,7 @@ class Pooled:
         self._voices = (Voice("stdout", _to_stdout), Voice("stderr", _to_stderr))
         self._pipes = [Pipe(voice.hear) for voice in self._voices]
         self._dumps = Pipe(self._hear_dump)
-        self._lock = threading.Lock()
-        self._has_exited = False
+        self._lifeline = os.pipe()
 
     @property
     def pid(self) -> int:
@@ -84,33 +84,33 @@ class Pooled:
     async def start(self, reference: str) -> None:
         """Start it and wait until it has imported the program; an error says why it has not."""
         ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "detent.app.pool", reference, str(theirs.fileno())]
         try:
-            self._process = self._spawned(reference, theirs.fileno())
+            self._process = self._spawned(command, theirs.fileno())
         except OSError as error:
             ours.close()
             self._close_pipes()
-            why = f"No pool process could be started: {error}"
-            raise PoolBroken(why, reference=reference) from error
+            self._gone.set_result(0)
+            raise spawn_fault(error.errno, str(error), command) from error
         finally:
             theirs.close()
+            os.close(self._lifeline[0])
             for pipe in (*self._pipes, self._dumps):
                 pipe.hand_over()
-        loop = asyncio.get_running_loop()
-        wait = threading.Thread(target=self._wait, args=(loop,), name="detent-wait", daemon=True)
-        wait.start()
+        self._watching = asyncio.create_task(self._watch(Leader(self.pid, 0)))
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         self._reading = asyncio.create_task(self._read())
         await self._started(reference)
 
-    async def run(self, run: Run) -> Ended:
-        """Run one job in it."""
+    async def run(self, run: Run, memory: int | None = None) -> Ended:
+        """Run one job in it; one that says nothing about memory may add that much."""
         self.jobs += 1
         self._run = run
         self._end = asyncio.get_running_loop().create_future()
         for voice in self._voices:
             voice.begin(run.ctx)
         try:
-            self._send(begin_of(run))
+            self._send(begin_of(run, memory))
             if run.ctx.cancelled:
                 self.halt()
             await self._first_of(self._end)
@@ -148,26 +148,22 @@ class Pooled:
         await asyncio.wait([self._gone], timeout=LEAVE_S)
         await self.force()
 
-    def _spawned(self, reference: str, channel: int) -> subprocess.Popen[bytes]:
-        dump = self._dumps.write
+    def _spawned(self, command: list[str], channel: int) -> subprocess.Popen[bytes]:
+        dump, lifeline = self._dumps.write, self._lifeline[0]
         return subprocess.Popen(  # noqa: S603 (our own interpreter)
-            [sys.executable, "-m", "detent.app.pool", reference, str(channel), str(dump)],
+            [*command, str(dump), str(lifeline)],
             stdin=subprocess.DEVNULL,
             stdout=self._pipes[0].write,
             stderr=self._pipes[1].write,
-            pass_fds=(channel, dump),
+            pass_fds=(channel, dump, lifeline),
             process_group=0,
         )
 
     async def _started(self, reference: str) -> None:
-        try:
-            await self._first_of(self._ready, START_S)
-            if not self._ready.done():
-                await self._give_up(reference)
-            self._ready.result()
-        except BaseException:
-            self._signal(signal.SIGKILL)
-            raise
+        await self._first_of(self._ready, START_S)
+        if not self._ready.done():
+            await self._give_up(reference)
+        self._ready.result()
 
     async def _give_up(self, reference: str) -> None:
         """It has ended, unless its last words say more than that; or it takes too long."""
@@ -263,32 +259,22 @@ class Pooled:
 
     def _signal(self, number: int) -> None:
         """To the process, or if it is to be killed, to its whole group."""
-        with self._lock, suppress(ProcessLookupError):
-            if not self._has_exited:
+        with suppress(ProcessLookupError):
+            if not self.is_gone:
                 (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)
 
-    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: see its end, end what it left behind, and only then let go of its number."""
-        if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            self._process.wait()
-        with self._lock, suppress(ProcessLookupError, PermissionError):
-            self._has_exited = True
-            os.killpg(self.pid, signal.SIGKILL)
-        code = self._process.wait()
-        with suppress(RuntimeError):
-            # The loop may be closed by now: nobody is left to be told.
-            loop.call_soon_threadsafe(self._let_go, code)
+    async def _watch(self, leader: Leader) -> None:
+        """See its end, end what it left behind, and only then let go of its number."""
+        await leader.exited()
+        self._signal(signal.SIGKILL)
+        self._process.returncode = leader.reap()
+        self._close_pipes()
+        self._gone.set_result(self._process.returncode)
 
     def _close_pipes(self) -> None:
+        os.close(self._lifeline[1])
         for pipe in (*self._pipes, self._dumps):
             pipe.close()
-
-    def _let_go(self, code: int) -> None:
-        self._close_pipes()
-        if not self._gone.done():
-            self._gone.set_result(code)
 
 
 def _to_stdout(text: str) -> None:

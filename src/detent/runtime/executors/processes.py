@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import msgspec
 
@@ -25,12 +26,16 @@ _WAIT_S: Final = 1.0
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """How many processes there may be, and how long each is used."""
+    """How many processes there may be, and how long each is used.
+
+    `memory_bytes` is what a run may add to its process, if its type says nothing about that.
+    """
 
     most: int = 4
     jobs_max: int = 1_000
     rss_bytes_max: int | None = 1_073_741_824
     age_s_max: float = 3_600.0
+    memory_bytes: int | None = None
 
 
 class _Place:
@@ -58,7 +63,7 @@ class ProcessExecutor:
         self._free = asyncio.Semaphore(self._pool.most)
         self._idle: list[Pooled] = []
         self._places: dict[Run, _Place] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._failed: DetentError | None = None
         self._failures = 0
         self._again_at = 0.0
@@ -72,7 +77,7 @@ class ProcessExecutor:
         """Run it in a process that is idle, or in a new one."""
         end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._places[run] = place = _Place(end)
-        place.work = asyncio.create_task(self._worked(run, place))
+        place.work = self._kept(self._worked(run, place))
         try:
             return await end
         finally:
@@ -111,8 +116,8 @@ class ProcessExecutor:
         await asyncio.gather(*(self.kill(run) for run in list(self._places)))
         while self._idle:
             self._retire(self._idle.pop())
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def _worked(self, run: Run, place: _Place) -> None:
         try:
@@ -128,10 +133,10 @@ class ProcessExecutor:
 
     async def _ran(self, process: Pooled, run: Run) -> Ended:
         try:
-            ended = await process.run(run)
+            ended = await process.run(run, self._pool.memory_bytes)
         except asyncio.CancelledError:
             # Whoever waited for it does not any more.
-            await process.force()
+            self._kept(process.force())
             raise
         if run.is_alone or process.is_gone or _is_spent(ended) or self._is_worn(process):
             self._retire(process)
@@ -153,8 +158,10 @@ class ProcessExecutor:
         process = Pooled()
         try:
             await process.start(self._reference)
-        except DetentError as error:
-            self._count(error)
+        except BaseException as error:
+            self._kept(process.force())
+            if isinstance(error, DetentError):
+                self._count(error)
             raise
         self._failed, self._failures = None, 0
         return process
@@ -174,9 +181,14 @@ class ProcessExecutor:
 
     def _retire(self, process: Pooled) -> None:
         if not process.is_gone:
-            task = asyncio.create_task(process.leave())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._kept(process.leave())
+
+    def _kept(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that `close` waits for: no process is left to itself."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _is_spent(ended: Ended) -> bool:

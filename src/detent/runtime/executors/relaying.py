@@ -33,11 +33,15 @@ from detent.stores.api import Limit
 __all__ = ["begin_of", "ended_of", "relay"]
 
 
-def begin_of(run: Run) -> Begin:
-    """The run as it is sent: with its secrets, without what only the store needs to know."""
+def begin_of(run: Run, memory: int | None) -> Begin:
+    """The run as it is sent: with its secrets, without what only the store needs to know.
+
+    `memory` is for those that say nothing about it.
+    """
+    own = run.signature.means.memory_bytes
     body = msgspec.structs.replace(run.stored.body, payload=run.opened.payload)
     stored = msgspec.structs.replace(run.stored, body=body, result=None, failures=(), note=None)
-    return Begin(stored, list(run.opened.values), run.signature.means.memory_bytes)
+    return Begin(stored, list(run.opened.values), own if own is not None else memory)
 
 
 def ended_of(end: End) -> Ended:

@@ -16,14 +16,14 @@ __all__ = ["Channel"]
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """So much may wait for a child that does not read; then it is not worth talking to."""
 UNREAD_MAX: Final = 1024
-"""So many messages may wait for whoever reads them here."""
+"""Once so many messages wait for whoever reads them here, no more are taken from the child."""
 
 
 class Channel(asyncio.Protocol):
     """Messages to and from one child.
 
     Whatever is wrong with it closes it, and `fault` says what was wrong. Its child then sees the
-    end of its parent, and ends itself.
+    end of its parent, and ends itself. A child that talks faster than it is heard has to wait.
     """
 
     def __init__(self, *, unsent: int = UNSENT_BYTES_MAX, unread: int = UNREAD_MAX) -> None:
@@ -72,9 +72,10 @@ class Channel(asyncio.Protocol):
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
-            if not self.is_open:
+            if self._transport is None or self._transport.is_closing():
                 return
             self._news.clear()
+            self._transport.resume_reading()
             await self._news.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,14 +89,8 @@ class Channel(asyncio.Protocol):
             self._waiting.extend(self._frames.feed(data))
         except ChannelBroken as fault:
             self._break(fault)
-        if len(self._waiting) > self._unread:
-            self._waiting.clear()
-            self._break(
-                ChannelBroken(
-                    f"More than {self._unread} messages of a child were waiting to be read",
-                    limit=self._unread,
-                )
-            )
+        if len(self._waiting) > self._unread and self._transport is not None:
+            self._transport.pause_reading()
         self._news.set()
 
     def connection_lost(self, exc: Exception | None) -> None:

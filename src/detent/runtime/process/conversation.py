@@ -7,6 +7,7 @@ is not taken for one to the newest.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from itertools import count
 
@@ -15,6 +16,8 @@ from detent.runtime.process.channel import Channel
 from detent.runtime.process.frames import Message
 
 __all__ = ["Conversation"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Conversation:
@@ -84,7 +87,14 @@ class Conversation:
             case "status" if isinstance(message.get("done"), int):
                 self.done = message["done"]
         if self._on_message is not None:
-            self._on_message(message)
+            self._pass_on(self._on_message, message)
+
+    def _pass_on(self, listener: Callable[[Message], None], message: Message) -> None:
+        try:
+            listener(message)
+        except Exception:
+            # Its fault, not the child's: the conversation goes on.
+            _LOG.exception("a listener failed on a message of kind %s", message["kind"])
 
     def _answered(self, kind: str, message: Message) -> None:
         for (answer, number), awaited in list(self._awaited.items()):

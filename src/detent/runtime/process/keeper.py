@@ -124,11 +124,12 @@ class Keeper:
         is_open = True
         while is_open:
             ends = self._guardian_ends()
-            pause = _SWEEP_SECONDS if self.orphans.adopts else None
+            is_bare = bool(self._sessions) and self._guardian is None
+            pause = _SWEEP_SECONDS if self.orphans.adopts or is_bare else None
             readable = _readable([self._bell.fileno(), *ends], pause)
             if self._bell.fileno() in readable:
                 self._bell.recv(_CHUNK)
-            if readable.intersection(ends):
+            if is_bare or readable.intersection(ends):
                 self._replace_guardian()
             is_open = self._answer_calls()
             if not readable:
@@ -213,8 +214,8 @@ class Keeper:
             self._guardian = _start_guardian(self._sessions)
 
     def _replace_guardian(self) -> None:
-        """Its end of the pipe was closed: it is dead. If no other can be started, the next child
-        that is wanted tries again, and is refused if that fails too."""
+        """Its end of the pipe was closed: it is dead. If no other can be started now, it is tried
+        again every second, and no child is started until one is there."""
         self._dismiss_guardian()
         try:
             self._ensure_guardian()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from detent.errors import DetentError, InstanceLost, StoreError
@@ -31,6 +32,8 @@ T = TypeVar("T")
 TURNS_MAX = 2
 POLL_S = 1.0
 """How long a worker with nothing to do trusts that it will be woken."""
+_GLANCE_S = 0.1
+"""How soon a deadline that was moved is noticed."""
 _RETRY_S = 0.1
 _RETRY_S_MAX = 2.0
 
@@ -126,8 +129,8 @@ class Desk:
             left = deadline() - loop.time()
             if left <= 0:
                 return False
-            news = self._news
-            await asyncio.wait([asyncio.ensure_future(news.wait())], timeout=min(left, 0.1))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), min(left, _GLANCE_S))
         return True
 
     # --- turns ----------------------------------------------------------------------------------

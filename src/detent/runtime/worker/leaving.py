@@ -45,7 +45,9 @@ class Leaving:
         return stuck
 
     def hasten(self, grace_s: float) -> None:
-        """Less time than was said before; never more."""
+        """Less time than was said before; never more, and nothing if it is not to stop."""
+        if self.state != "stopping":
+            return
         at = asyncio.get_running_loop().time() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
 
@@ -63,9 +65,9 @@ class Leaving:
 
     async def suspend(self, within_s: float | None) -> None:
         """Return when nothing is in flight and nothing is accepted; too late, it is withdrawn."""
-        self.state, desk = "quiet", self._desk
-        desk.is_claiming = False
-        is_quiet = False
+        desk, is_quiet = self._desk, False
+        if self.state == "working":
+            self.state, desk.is_claiming = "quiet", False
         try:
             is_quiet = await desk.until(lambda: desk.is_idle, _in(within_s))
         finally:

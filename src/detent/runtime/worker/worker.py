@@ -106,8 +106,8 @@ class Worker:
         ]
         try:
             await self._desk.run(put)
-        except Exception:
-            # It cannot go on, so nobody would look after what it runs.
+        except BaseException:
+            # It does not go on, so nobody would look after what it runs.
             await self._leaving.lapse()
             raise
         finally:

@@ -1,10 +1,19 @@
--- One function, called in the words of each kind of driver.
+-- One function for new jobs and one for an end, called in the words of each kind of driver.
 
--- name: in_format
+-- name: enqueue_in_format
 SELECT detent.enqueue(%s, %s)
 
--- name: by_number
+-- name: enqueue_by_number
 SELECT detent.enqueue($1, $2)
 
--- name: by_name
+-- name: enqueue_by_name
 SELECT detent.enqueue(CAST(:units AS text), CAST(:now AS bigint))
+
+-- name: complete_in_format
+SELECT detent.complete(%s, %s)
+
+-- name: complete_by_number
+SELECT detent.complete($1, $2)
+
+-- name: complete_by_name
+SELECT detent.complete(CAST(:units AS text), CAST(:now AS bigint))

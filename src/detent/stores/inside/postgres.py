@@ -1,4 +1,4 @@
-"""PostgreSQL: the unit is sent to one SQL function as JSON, and its answer read.
+"""PostgreSQL: the unit is sent to an SQL function as JSON, and its answer read.
 
 This module knows no driver, and not the store either, which would bring one along.
 """
@@ -26,19 +26,22 @@ from detent.stores.shapes import (
     Body,
     Committed,
     Idempotency,
+    Move,
     New,
     Outcome,
     Own,
     Rejected,
+    Stale,
     Taken,
     Unique,
     Unit,
+    key_of,
 )
 
 __all__ = ["answered", "in_our_words", "told"]
 
 _DEFAULT_RETRY: Final = RetryPolicy()
-_BEHIND: Final = "The function detent.enqueue is missing; run `detent migrate`"
+_BEHIND: Final = "A function of ours is missing; run `detent migrate`"
 _BUSY: Final = "Somebody else's transaction was in the way; roll back and try again"
 _WORDS: Final[dict[str, tuple[type[StoreError], str]]] = {
     "42883": (SchemaBehind, _BEHIND),
@@ -75,9 +78,21 @@ class _New(msgspec.Struct, frozen=True, omit_defaults=True):
     idempotency: Idempotency | None = None
 
 
-class _Unit(msgspec.Struct, frozen=True):
+class _Move(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An end without what it cannot bring."""
+
+    version: int
+    job: Job
+    events: tuple[Event, ...]
+    wake_at: int | None = None
+    lease: str | None = None
+    result: str | None = None
+
+
+class _Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     command_id: str
-    new: tuple[_New, ...]
+    new: tuple[_New, ...] = ()
+    moves: tuple[_Move, ...] = ()
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -98,7 +113,7 @@ def told(unit: Unit) -> str | Rejected:
     """The unit as the function takes it, or why no database could."""
     try:
         news = tuple(_new(new) for new in unit.new)
-        return _encode([_Unit(unit.command_id, news)]).decode()
+        return _encode([_Unit(unit.command_id, news, tuple(map(_move, unit.moves)))]).decode()
     except (UnicodeEncodeError, OverflowError) as error:
         return Rejected(str(error))
 
@@ -107,12 +122,16 @@ def _new(new: New) -> _New:
     return _New(new.job, new.events, _body(new.body), new.wake_at, new.unique, new.idempotency)
 
 
+def _move(move: Move) -> _Move:
+    return _Move(move.version, move.job, move.events, move.wake_at, move.lease, move.result)
+
+
 def _body(body: Body) -> _Body:
     retry = None if body.retry == _DEFAULT_RETRY else body.retry
     return _Body(body.type, body.payload, body.meta, body.tags, retry, body.schema, body.key)
 
 
-def answered(said: str) -> Outcome:
+def answered(said: str, unit: Unit) -> Outcome:
     """The function's answer in the words of the protocol."""
     [answer] = _decode(said)
     match answer.outcome:
@@ -124,6 +143,8 @@ def answered(said: str) -> Outcome:
             return Taken(answer.what, answer.by, answer.differs)
         case "rejected":
             return Rejected(answer.why)
+        case "stale":
+            return Stale(key_of(unit.moves[0].job), answer.by)
         case _:
             raise _refusal(answer)
 

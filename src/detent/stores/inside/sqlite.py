@@ -14,7 +14,7 @@ from detent.stores.sqlite.migrate import need_tables
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["enqueue", "enqueue_through"]
+__all__ = ["write", "write_through"]
 
 
 class _Plain:
@@ -39,13 +39,13 @@ class _Plain:
         return cursor
 
 
-def enqueue(connection: sqlite3.Connection, unit: Unit, now: int) -> Outcome:
+def write(connection: sqlite3.Connection, unit: Unit, now: int) -> Outcome:
     """The answer to the unit, on a connection of the standard library."""
     with _texts_of(connection):
-        return enqueue_through(connection, connection, unit, now)
+        return write_through(connection, connection, unit, now)
 
 
-def enqueue_through(connection: Any, driver: Any, unit: Unit, now: int) -> Outcome:
+def write_through(connection: Any, driver: Any, unit: Unit, now: int) -> Outcome:
     """The same through an adapter that has the cursors of such a connection.
 
     `driver` is what knows of transactions.

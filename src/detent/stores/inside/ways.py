@@ -21,14 +21,19 @@ from detent.stores.shapes import Outcome, Rejected, Unit
 __all__ = ["KNOWN", "way_of"]
 
 
+def _call(words: str, unit: Unit) -> str:
+    """The statement that calls the function for such a unit."""
+    return SQL[f"{'complete' if unit.moves else 'enqueue'}_{words}"]
+
+
 def _psycopg(connection: Any, unit: Unit, now: int) -> Outcome:
     units = told(unit)
     if isinstance(units, Rejected):
         return units
     as_tuple = import_module("psycopg.rows").tuple_row
     with in_our_words(), connection.cursor(row_factory=as_tuple) as cursor:
-        [said] = cursor.execute(SQL["in_format"], (units, now)).fetchone()
-    return answered(said)
+        [said] = cursor.execute(_call("in_format", unit), (units, now)).fetchone()
+    return answered(said, unit)
 
 
 async def _psycopg_async(connection: Any, unit: Unit, now: int) -> Outcome:
@@ -38,9 +43,9 @@ async def _psycopg_async(connection: Any, unit: Unit, now: int) -> Outcome:
     as_tuple = import_module("psycopg.rows").tuple_row
     with in_our_words():
         async with connection.cursor(row_factory=as_tuple) as cursor:
-            await cursor.execute(SQL["in_format"], (units, now))
+            await cursor.execute(_call("in_format", unit), (units, now))
             [said] = await cursor.fetchone()
-    return answered(said)
+    return answered(said, unit)
 
 
 async def _asyncpg(connection: Any, unit: Unit, now: int) -> Outcome:
@@ -48,24 +53,24 @@ async def _asyncpg(connection: Any, unit: Unit, now: int) -> Outcome:
     if isinstance(units, Rejected):
         return units
     with in_our_words():
-        said = await connection.fetchval(SQL["by_number"], units, now)
-    return answered(said)
+        said = await connection.fetchval(_call("by_number", unit), units, now)
+    return answered(said, unit)
 
 
 def _django(connection: Any, unit: Unit, now: int) -> Outcome:
     connection.validate_no_broken_transaction()
     if connection.vendor == "sqlite":
         connection.ensure_connection()
-        return sqlite.enqueue(connection.connection, unit, now)
+        return sqlite.write(connection.connection, unit, now)
     if connection.vendor != "postgresql":
         raise _unknown(f"Django on {connection.vendor}")
     units = told(unit)
     if isinstance(units, Rejected):
         return units
     with in_our_words(), connection.cursor() as cursor:
-        cursor.execute(SQL["in_format"], (units, now))
+        cursor.execute(_call("in_format", unit), (units, now))
         [said] = cursor.fetchone()
-    return answered(said)
+    return answered(said, unit)
 
 
 def _alchemy(connection: Any, unit: Unit, now: int) -> Outcome:
@@ -76,10 +81,10 @@ def _alchemy(connection: Any, unit: Unit, now: int) -> Outcome:
     units = told(unit)
     if isinstance(units, Rejected):
         return units
-    statement = import_module("sqlalchemy").text(SQL["by_name"])
+    statement = import_module("sqlalchemy").text(_call("by_name", unit))
     with in_our_words():
         said = connection.execute(statement, {"units": units, "now": now}).scalar_one()
-    return answered(said)
+    return answered(said, unit)
 
 
 def _alchemy_on_sqlite(connection: Any, unit: Unit, now: int) -> Outcome:
@@ -88,8 +93,8 @@ def _alchemy_on_sqlite(connection: Any, unit: Unit, now: int) -> Outcome:
         connection.begin()
     pooled = connection.connection
     if pooled.dbapi_connection is pooled.driver_connection:
-        return sqlite.enqueue(pooled.dbapi_connection, unit, now)
-    return sqlite.enqueue_through(pooled.dbapi_connection, pooled.driver_connection, unit, now)
+        return sqlite.write(pooled.dbapi_connection, unit, now)
+    return sqlite.write_through(pooled.dbapi_connection, pooled.driver_connection, unit, now)
 
 
 def _session(session: Any, unit: Unit, now: int) -> Outcome:
@@ -115,7 +120,7 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 _WAYS: Final = {
-    ("sqlite3", "Connection"): _Way(sqlite.enqueue, "sqlite3.Connection"),
+    ("sqlite3", "Connection"): _Way(sqlite.write, "sqlite3.Connection"),
     ("psycopg", "Connection"): _Way(_psycopg, "psycopg.Connection"),
     ("psycopg", "AsyncConnection"): _Way(_psycopg_async, "psycopg.AsyncConnection", True),
     ("asyncpg", "Connection"): _Way(_asyncpg, "asyncpg.Connection", True),
@@ -144,7 +149,7 @@ def way_of(connection: Any, *, is_async: bool) -> Callable[[Any, Unit, int], Any
             return way.write
         if way is not None:
             asked = "await aenqueue(...)" if way.is_async else "enqueue(...)"
-            raise _unknown(way.shown, f"{way.shown} goes with {asked}")
+            raise _unknown(way.shown, f"{way.shown} goes with {asked} and its like")
     kind = type(connection)
     raise _unknown(f"{kind.__module__}.{kind.__qualname__}")
 

@@ -9,7 +9,7 @@ from detent.lifecycle.job import JobState
 from detent.stores import api, flows, limits
 from detent.stores.api import Stored, Want, key_of
 from detent.stores.fences import is_alive
-from detent.stores.legal import is_storable
+from detent.stores.legal import is_grantable
 from detent.stores.limits import FRESH, Used
 from detent.stores.memory.tables import Named, Tables
 from detent.stores.memory.units import Units
@@ -26,21 +26,25 @@ class Claims:
 
     def claim(self, want: Want, now: int) -> api.Claimed:
         row = self._tables.worker_lease(want.holder)
-        if not is_storable(want):
+        if not is_grantable(want):
             return api.Claimed()
         if not want.wire and not is_alive(row, now):
             return api.Claimed(lost=True)
         again = self._claimed_before(want)
-        return api.Claimed(again) if again else self._grant(want, now)
+        if again:
+            return api.Claimed(tuple(one for one in again if one.job.tenant == want.tenant))
+        return self._grant(want, now)
 
     def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
-        """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
+        """The reply to this very wish was lost: the jobs that hold its leases are the answer.
+
+        Those of another tenant are none of its business, but their leases are given away.
+        """
         order = {lease: number for number, lease in enumerate(want.leases)}
         held = [
             (order[stored.job.lease], stored)
             for stored in self._tables.jobs.values()
-            if stored.job.lease in order
-            and (stored.job.tenant, stored.job.holder) == (want.tenant, want.holder)
+            if stored.job.lease in order and stored.job.holder == want.holder
         ]
         return tuple(stored for _, stored in sorted(held, key=lambda one: one[0]))
 

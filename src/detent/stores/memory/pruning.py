@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from detent.lifecycle.job import Job
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Key, Retention, key_of
+from detent.stores.bounds import TURNS_US
 from detent.stores.memory.tables import Tables
 
 __all__ = ["Pruning"]
@@ -26,6 +27,7 @@ class Pruning:
         for flow in self._ready_flows(rules)[: max(limit, 0)]:
             self._forget_flow(flow)
         self._forget_promises(now)
+        self._forget_turns(now - TURNS_US, limit)
         return len(gone)
 
     def _ready(self, rules: Sequence[Retention]) -> list[Job]:
@@ -80,6 +82,13 @@ class Pruning:
 
     def _forget_events(self, key: Key) -> None:
         self._tables.forget_events(key)
+
+    def _forget_turns(self, before: int, limit: int) -> None:
+        """Who was served longest ago goes first."""
+        served = self._tables.served
+        old = sorted((turn, name) for name, turn in served.items() if turn < before)
+        for _, name in old[: max(limit, 0)]:
+            del served[name]
 
     def _forget_promises(self, now: int) -> None:
         """Idempotency keys go when they have run out, and with their job."""

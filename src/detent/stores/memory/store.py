@@ -185,21 +185,11 @@ class MemoryStore:
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         need_storable(gates)
-        tables = self._tables(now)
-        for row in gates:
-            tables.gates[row.tenant, row.kind, row.name] = row.gate
-        tables.bell.ring()
+        self._tables(now).set_gates(gates)
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
         need_storable(limits)
-        tables = self._tables(now)
-        for row in limits:
-            name = (row.tenant, row.kind, row.name)
-            tables.limits[name] = row
-            if row.limit is None:
-                del tables.limits[name]
-                tables.used.pop(name, None)
-        tables.bell.ring()
+        self._tables(now).set_limits(limits)
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         self._tables(now)

@@ -83,6 +83,22 @@ class Tables:
         self.lines.append(api.Logged(key, cursor, line, self._logged))
         return cursor
 
+    def set_gates(self, rows: Sequence[api.GateRow]) -> None:
+        """The newest word about each gate; whoever waits for jobs looks again."""
+        for row in rows:
+            self.gates[row.tenant, row.kind, row.name] = row.gate
+        self.bell.ring()
+
+    def set_limits(self, rows: Sequence[api.LimitRow]) -> None:
+        """The newest word about each limit; what was used of it stays used."""
+        for row in rows:
+            name = (row.tenant, row.kind, row.name)
+            self.limits[name] = row
+            if row.limit is None:
+                del self.limits[name]
+                self.used.pop(name, None)
+        self.bell.ring()
+
     def lease_of(self, job: Job) -> Lease | None:
         """The row behind a job's lease."""
         if job.lease is None:

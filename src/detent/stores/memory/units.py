@@ -52,7 +52,18 @@ class Units:
         for event in events:
             if event.version <= len(self._tables.events.get((event.tenant, event.record), ())):
                 why = why or f"version {event.version} of {event.record} exists already"
+        why = why or self._held_twice(unit)
         return None if why is None else api.Rejected(why)
+
+    def _held_twice(self, unit: Unit) -> str | None:
+        """A lease is made once per claim: its holder has it for one job and for no other."""
+        jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
+        after = {key_of(job): job for job in jobs}
+        given = [(one.holder, one.lease) for one in after.values() if one.lease is not None]
+        others = (one.job for key, one in self._tables.jobs.items() if given and key not in after)
+        held = {(one.holder, one.lease) for one in others if one.lease is not None}
+        is_twice = len(given) != len(set(given)) or not held.isdisjoint(given)
+        return "its holder has that lease already, for another job" if is_twice else None
 
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         """The version, and the lease where one is named. One's own success is seen first."""
@@ -166,12 +177,18 @@ class Units:
             self._tables.records[name_of(record)] = (record, unit.command_id)
             if record.data is None:
                 del self._tables.records[name_of(record)]
+        if unit.gates or unit.limits:
+            self._write_switches(unit)
         changes = flows.changes_of(moved)
         if unit.flow is not None:
             key = key_of(unit.flow.answer.flow.workflow)
             changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
         heard = [job for before, job in moved if flows.is_heard(before, job)]
         self.follow(changes, heard, now, unit.command_id)
+
+    def _write_switches(self, unit: Unit) -> None:
+        self._tables.set_gates(unit.gates)
+        self._tables.set_limits(unit.limits)
 
     def _write_move(self, move: Move, now: int) -> None:
         key = key_of(move.job)

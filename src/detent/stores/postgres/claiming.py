@@ -128,9 +128,11 @@ def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     )
 
 
-async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...]:
-    """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
-    rows = await connection.fetch(
-        "claimed_before", leases=want.leases, holder=want.holder, tenant=want.tenant
-    )
-    return tuple(stored_of(row) for row in rows)
+async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...] | None:
+    """The reply to this very wish was lost: the jobs that hold its leases are the answer.
+
+    Those of another tenant are none of its business, but their leases are given away.
+    """
+    rows = await connection.fetch("claimed_before", leases=want.leases, holder=want.holder)
+    held = [stored_of(row) for row in rows]
+    return tuple(one for one in held if one.job.tenant == want.tenant) if held else None

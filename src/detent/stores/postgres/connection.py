@@ -25,6 +25,9 @@ _SETTINGS: Final = {
     "application_name": "detent",
     # A plan that was made while the tables were empty would walk through them when they are full.
     "enable_seqscan": "off",
+    # Both read all that fits before anything is left out, however little is wanted.
+    "enable_bitmapscan": "off",
+    "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     # Nobody's open transaction holds up a whole step for longer than this.
     "lock_timeout": str(LOCK_MS),

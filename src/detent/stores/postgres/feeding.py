@@ -1,8 +1,11 @@
-"""The feed and its seals: one sequencer at a time gives positions to what has been committed."""
+"""The feed and its seals, and the tail of all logs.
+
+One sequencer at a time gives positions to what has been committed.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec.structs import asdict
@@ -15,7 +18,7 @@ from detent.stores.postgres.rows import event_of, fed_of
 __all__ = ["Draft", "add", "blocks", "draft", "feed", "sequence"]
 
 _STRETCH: Final = 50_000
-"""How many events get their positions in one transaction."""
+"""How many get their positions in one transaction."""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -25,10 +28,10 @@ class Draft(msgspec.Struct, frozen=True):
     leaves: tuple[bytes, ...]
 
 
-async def sequence(connection: Connection) -> None:
-    """Give positions to all events that were committed before this call."""
+async def sequence(connection: Connection, what: Literal["events", "lines"] = "events") -> None:
+    """Give positions to all events, or to all log lines, that were committed before this call."""
     while True:
-        row = await connection.fetch_row("sequence", most=_STRETCH)
+        row = await connection.fetch_row(f"sequence_{what}", most=_STRETCH)
         if row is None:
             return
         count, is_fresh, is_behind = row
@@ -37,7 +40,7 @@ async def sequence(connection: Connection) -> None:
         if is_behind:
             # Either somebody was faster, or these tables came from a server that had counted
             # further: then the next statement does its work, and otherwise it does nothing.
-            await connection.fetch("sequence_restored")
+            await connection.fetch(f"restored_{what}")
 
 
 async def feed(connection: Connection, after: int, limit: int) -> list[Fed]:

@@ -98,7 +98,7 @@ async def grant(connection: Connection, want: Want, now: int) -> Claimed:
     if not want.wire and not is_alive(alive, now):
         return Claimed(lost=True)
     again = await claimed_before(connection, want)
-    if again:
+    if again is not None:
         return Claimed(again)
     await let_in(connection, want.tenant)
     return await _Grant(connection, want, now, alive).granted()

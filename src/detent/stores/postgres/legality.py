@@ -28,6 +28,7 @@ def _lists() -> dict[str, str]:
     moves = (move for machine in MACHINES.values() for move in _moves(machine))
     return {
         "{{job}}": WORDS["job"],
+        "{{moving_sets}}": WORDS["moving_sets"],
         "{{job_states}}": _words(state.name for state in JOB.states),
         "{{job_in_hands}}": _words(sorted(IN_HANDS)),
         "{{job_parked}}": _words(sorted(PARKED)),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
+from detent.stores.bounds import TURNS_US
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
@@ -33,13 +34,14 @@ async def prune(connection: Connection, rules: Sequence[Retention], now: int, li
         await _forget_jobs(connection, gone)
         await _forget_workflows(connection, rules, sealed, limit)
         await connection.fetch("forget_promises", now=now, most=limit)
+        await connection.fetch("forget_turns", before=now - TURNS_US, most=limit)
     return len(gone)
 
 
 async def _forget_jobs(connection: Connection, gone: Sequence[Key]) -> None:
     if gone:
         await connection.fetch("forget_jobs", **columns(("tenants", "ids"), gone))
-        await connection.fetch("forget_events", **columns(("tenants", "records"), gone))
+        await _forget_events(connection, gone)
 
 
 async def _forget_workflows(
@@ -55,4 +57,11 @@ async def _forget_workflows(
     if gone:
         rows = await connection.fetch("forget_workflows", **columns(("tenants", "ids"), gone))
         keys = [*gone, *((tenant, id_) for tenant, id_ in rows)]
-        await connection.fetch("forget_events", **columns(("tenants", "records"), keys))
+        await _forget_events(connection, keys)
+
+
+async def _forget_events(connection: Connection, gone: Sequence[Key]) -> None:
+    """First the events: the tables ask by their positions whether they are sealed."""
+    told = columns(("tenants", "records"), gone)
+    await connection.fetch("forget_events", **told)
+    await connection.fetch("forget_positions", **told)

@@ -66,8 +66,13 @@ def _are_apart(units: Sequence[Unit]) -> bool:
     return len(keys) == len(set(keys))
 
 
+def _is_more(unit: Unit) -> bool:
+    """Whether it is about anything else than jobs."""
+    return unit.flow is not None or bool(unit.puts or unit.gates or unit.limits)
+
+
 def _is_plain_move(unit: Unit) -> bool:
-    if unit.new or unit.flow is not None or unit.puts or len(unit.moves) != 1:
+    if unit.new or _is_more(unit) or len(unit.moves) != 1:
         return False
     move = unit.moves[0]
     if not move.events or move.lost or move.taken_by is not None or _is_rich(move):
@@ -77,7 +82,7 @@ def _is_plain_move(unit: Unit) -> bool:
 
 
 def _is_plain_news(unit: Unit) -> bool:
-    if unit.moves or unit.flow is not None or unit.puts:
+    if unit.moves or _is_more(unit):
         return False
     return all(new.job.workflow is None and new.job.step is None for new in unit.new)
 
@@ -164,6 +169,8 @@ def _names(unit: Unit) -> Iterator[object]:
     if unit.flow is not None or unit.new:
         yield from (("flow", *key) for key in flow_keys(unit))
     yield from (name_of(record) for record in unit.puts)
+    yield from (("gate", row.tenant, row.kind, row.name) for row in unit.gates)
+    yield from (("limit", row.tenant, row.kind, row.name) for row in unit.limits)
     for new in unit.new:
         if new.unique is not None:
             yield "unique", new.job.tenant, new.unique.fingerprint

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from detent.errors import StoreBusy
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
-from detent.stores.legal import is_storable
+from detent.stores.legal import is_grantable
 from detent.stores.postgres import arrays, claiming, granting, writing
 from detent.stores.postgres.connection import LOCK_MS, Connection, Row
 from detent.stores.postgres.faults import UNFIT
@@ -84,7 +84,7 @@ class Step:
     async def _claim(self, connection: Connection, *, is_inside: bool = False) -> Claimed:
         """By one statement if that can do it; `is_inside` a transaction that has only new jobs."""
         want = self._want
-        if want is None or not is_storable(want):
+        if want is None or not is_grantable(want):
             return Claimed()
         if _is_plain(want):
             told = claiming.asked(want, self._now, self._marks)
@@ -120,7 +120,7 @@ class Step:
         self, connection: Connection, want: Want, answer: claiming.Answer, claimed: Claimed
     ) -> Claimed:
         if answer.claims and answer.is_again:
-            return Claimed(await claiming.claimed_before(connection, want))
+            return Claimed(await claiming.claimed_before(connection, want) or ())
         self.is_marked = bool(self._marks["mark_lanes"])
         return claimed
 
@@ -140,11 +140,11 @@ class Step:
             if self._batch.keyed:
                 # Also behind a pooler, which takes no settings at connecting.
                 await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
-            if want is not None and is_storable(want):
+            if want is not None and is_grantable(want):
                 await granting.lock(connection, want)
             outcomes = await self._judged(connection, self._batch.units)
             claimed = Claimed()
-            if want is not None and is_storable(want):
+            if want is not None and is_grantable(want):
                 claimed = await granting.grant(connection, want, self._now)
         return Stepped(tuple(outcomes), claimed)
 
@@ -236,4 +236,4 @@ class Step:
 
 def _is_plain(want: Want | None) -> TypeGuard[Want]:
     """Whether a statement can grant it, as far as the wish itself tells."""
-    return want is not None and want.fair is None and is_storable(want)
+    return want is not None and want.fair is None and is_grantable(want)

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,16 @@ from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_size, need_storable, need_time
-from detent.stores.postgres import address, feeding, placing, pruning, reading, upkeep, writing
+from detent.stores.postgres import (
+    address,
+    feeding,
+    placing,
+    pruning,
+    reading,
+    switching,
+    upkeep,
+    writing,
+)
 from detent.stores.postgres import workers as staff
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
@@ -164,13 +173,14 @@ class PostgresStore:
             self._marks.keep(step.reached, step.took_s, seen)
             stepped = await self._with_rest(want, stepped, now, is_marked=step.is_marked)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
+        self._is_limited |= any(unit.limits for unit in units)
         if step.has_opened or any(self._may_let_in(unit) for unit in units):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
 
     def _may_let_in(self, unit: Unit) -> bool:
         """Whether somebody may claim what could not be claimed before: a job came, or room did."""
-        if any(new.job.state == "available" for new in unit.new):
+        if unit.gates or unit.limits or any(new.job.state == "available" for new in unit.new):
             return True
         moved = [move for move in unit.moves if move.events]
         if any(move.job.state == "available" for move in moved):
@@ -251,13 +261,13 @@ class PostgresStore:
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         need_storable(gates)
         self._opened(now)
-        await self._run(upkeep.set_gates, gates)
+        await self._run(switching.put_gates, gates)
         self._tell()
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
         need_storable(limits)
         self._opened(now)
-        await self._run(upkeep.set_limits, limits)
+        await self._run(switching.set_limits, limits)
         self._is_limited = True
         self._tell()
 
@@ -276,10 +286,10 @@ class PostgresStore:
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
         return await self._opened().pool.run(writing.Appending(lines).run)
 
-    async def _sequence(self) -> None:
+    async def _sequence(self, what: Literal["events", "lines"] = "events") -> None:
         # In one process one is enough: whoever waits here would only wait for the row instead.
         async with self._opened().sequencing:
-            await self._run(feeding.sequence)
+            await self._run(feeding.sequence, what)
 
     # --- the side that only looks ---------------------------------------------------------------
 
@@ -357,9 +367,11 @@ class PostgresStore:
         return await self._run(feeding.blocks, after, max(limit, 0))
 
     async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        await self._sequence("lines")
         return await self._run(reading.logs, key, after, max(limit, 0))
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
+        await self._sequence("lines")
         return await self._run(reading.log_tail, after, max(limit, 0))
 
     def now(self) -> int:

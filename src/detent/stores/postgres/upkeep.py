@@ -11,7 +11,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow import Flow
-from detent.stores.api import Due, GateRow, Key, LimitRow, Note, Record, Stored
+from detent.stores.api import Due, Key, Note, Record, Stored, WorkerRow
 from detent.stores.gates import joined
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
@@ -25,8 +25,6 @@ __all__ = [
     "extend",
     "fold",
     "note",
-    "set_gates",
-    "set_limits",
     "take_due",
     "take_due_records",
 ]
@@ -52,9 +50,13 @@ async def take_due(connection: Connection, now: int, limit: int, until: int) -> 
 
 async def _with_holders(connection: Connection, due: Sequence[Due]) -> list[Due]:
     """The same; those in lost hands with the rows of these."""
-    lost = {id(one): one.stored.job.holder or "" for one in due if _is_in_lost_hands(one)}
-    rows = await named(connection, set(lost.values()))
-    return [replace(one, holder=rows.get(lost.get(id(one), ""))) for one in due] if rows else [*due]
+    lost = {one.stored.job.holder or "" for one in due if _is_in_lost_hands(one)}
+    rows = await named(connection, lost)
+    return [_with_holder(one, rows) if _is_in_lost_hands(one) else one for one in due]
+
+
+def _with_holder(due: Due, rows: Mapping[str, WorkerRow]) -> Due:
+    return replace(due, holder=rows.get(due.stored.job.holder or ""))
 
 
 def _is_in_lost_hands(due: Due) -> bool:
@@ -119,25 +121,3 @@ async def extend(connection: Connection, leases: Sequence[tuple[str, int]]) -> l
     rows = await connection.fetch("extend", **columns(("leases", "untils"), newest.items()))
     alive = {lease for (lease,) in rows}
     return [lease in alive for lease, _ in leases]
-
-
-async def set_gates(connection: Connection, gates: Sequence[GateRow]) -> None:
-    """The newest word about each gate."""
-    newest = {(row.tenant, row.kind.value, row.name): row.gate for row in gates}
-    rows = [(*key, one.closed, one.opened_at, one.queue_deleted) for key, one in newest.items()]
-    names = ("tenants", "kinds", "names", "closed", "opened_at", "deleted")
-    await connection.fetch("gates_put", **columns(names, rows))
-
-
-async def set_limits(connection: Connection, rows: Sequence[LimitRow]) -> None:
-    """The newest word about each limit; what was used of it stays used."""
-    newest = {(row.tenant, row.kind.value, row.name): row.limit for row in rows}
-    lifted = [name for name, limit in newest.items() if limit is None]
-    kept = [(*name, *astuple(limit)) for name, limit in newest.items() if limit is not None]
-    names = ("tenants", "kinds", "names")
-    async with connection.transaction():
-        if lifted:
-            await connection.fetch("limits_dropped", **columns(names, lifted))
-        if kept:
-            more = ("concurrencies", "rates", "periods", "spacings")
-            await connection.fetch("limits_put", **columns((*names, *more), kept))

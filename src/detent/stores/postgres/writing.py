@@ -18,6 +18,7 @@ from detent.stores.postgres.faults import UNFIT, is_clash, is_held_twice
 from detent.stores.postgres.judging import Head, Judge, lock
 from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
+from detent.stores.postgres.switching import put_gates, put_limits
 
 __all__ = ["Appending", "append", "commit"]
 
@@ -93,6 +94,7 @@ class _Change:
         self.news = {key_of(new.job): new for new in unit.new}
         self.events: list[Event] = []
         self.puts = [(record, unit.command_id) for record in unit.puts]
+        self.gates, self.limits = unit.gates, unit.limits
         if unit.flow is not None:
             self.events += judge.flows.apply(unit.flow.answer)
         for move in unit.moves:
@@ -163,6 +165,8 @@ class _Writing:
             await self._push(news)
         await self._judge.flows.save(self._connection)
         await self._put_records([put for change in changes for put in change.puts])
+        await put_gates(self._connection, [row for change in changes for row in change.gates])
+        await put_limits(self._connection, [row for change in changes for row in change.limits])
         events = [event for change in changes for event in change.events]
         if events:
             await self._connection.fetch("record", **arrays.recorded(events))

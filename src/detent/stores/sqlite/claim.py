@@ -13,10 +13,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Gate, Lease
 from detent.stores import flows
-from detent.stores.api import Claimed, Stored, Want
+from detent.stores.api import Claimed, Fair, Stored, Want
 from detent.stores.fences import is_alive
 from detent.stores.gates import joined
-from detent.stores.legal import is_storable
+from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Lane, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
@@ -29,6 +29,10 @@ FLIPS_MAX = 1_000
 """How many jobs of steps that opened one transaction lets in."""
 SHUT_MAX = 1_000
 """How many jobs of steps that closed one claim puts out of the way before it gives up for now."""
+
+
+_ALL_KEYS = "\0"
+"""The key of a lane in which those of every key stand; no job has it, for it is no text."""
 
 
 class _Walk(NamedTuple):
@@ -45,14 +49,14 @@ class _Walk(NamedTuple):
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    if not is_storable(want):
+    if not is_grantable(want):
         return Claimed()
     tx.pending.flush()
     alive = tx.known.worker_lease(want.holder)
     if not want.wire and not is_alive(alive, now):
         return Claimed(lost=True)
     again = _claimed_before(tx, want)
-    if again:
+    if again is not None:
         return Claimed(again)
     let_in(tx)
     return _Claim(tx, want, now, alive).granted()
@@ -72,13 +76,18 @@ def let_in(tx: Transaction) -> None:
         tx.execute("flipped", tenant, step)
 
 
-def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...]:
-    """The reply to this very wish was lost: the jobs that hold its leases are the answer."""
+def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...] | None:
+    """The reply to this very wish was lost: the jobs that hold its leases are the answer.
+
+    Those of another tenant are none of its business, but their leases are given away.
+    """
     leases = msgspec.json.encode(want.leases).decode()
-    found = tx.execute("holding", want.holder, leases, want.tenant).fetchall()
+    found = tx.execute("holding", want.holder, leases).fetchall()
+    if not found:
+        return None
     order = {lease: number for number, lease in enumerate(want.leases)}
-    ordered = sorted(found, key=lambda one: order[one[1]])
-    return tuple(stored_at(tx.connection, [seq for seq, _ in ordered]))
+    mine = sorted((order[lease], seq) for seq, lease, tenant in found if tenant == want.tenant)
+    return tuple(stored_at(tx.connection, [seq for _, seq in mine]))
 
 
 class _Claim:
@@ -129,15 +138,23 @@ class _Claim:
 
     def _lanes(self, queue: str) -> list[Lane]:
         """The lanes of this queue that are wanted and stand at an open gate."""
-        want, tx, lanes = self._want, self._tx, []
+        want, lanes = self._want, list[Lane]()
         delivery = "push" if want.push else "pull"
-        for kind, profile, key in tx.execute("lanes", want.tenant, queue, delivery).fetchall():
+        for kind, profile, key in self._found(queue, delivery):
             is_wanted = want.types is None or kind in want.types
             if is_wanted and (want.profiles is None or profile in want.profiles):
                 gate = self._gate(queue, kind)
                 if not gate.closed and not gate.queue_deleted:
                     lanes.append(Lane(want.tenant, queue, delivery, kind, profile, key))
         return lanes
+
+    def _found(self, queue: str, delivery: str) -> list[tuple[str, str, str]]:
+        """The lanes that may have jobs, key by key only where somebody asks about keys."""
+        where = {"tenant": self._want.tenant, "queue": queue, "delivery": delivery}
+        if self._want.fair is Fair.KEYS or self._tx.known.has_limits:
+            return self._tx.ask("lanes", where)
+        kinds = self._tx.ask("kinds", where)
+        return [(kind, profile, key) for kind, profile in kinds for key in ("", _ALL_KEYS)]
 
     def _gate(self, queue: str, kind: str) -> Gate:
         """The gate of a queue and a type; there may be a lane of it for every customer."""
@@ -173,6 +190,8 @@ class _Claim:
 
     def _walk(self, lane: Lane) -> Iterator[Sequence[Any]]:
         """The jobs of one lane, best first, as far as somebody asks."""
+        if lane.key == _ALL_KEYS:
+            return iter(self._tx.connection.execute(SQL["lane_of_keys"], (*lane[:5], self._now)))
         values = (*lane[:5], lane.key or None, self._now)
         return iter(self._tx.connection.execute(SQL["lane"], values))
 

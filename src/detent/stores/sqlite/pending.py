@@ -117,6 +117,12 @@ class Pending:
         self._rows[statement].append(row)
         self.size += 1
 
+    def run(self, statement: str, *values: Any) -> None:
+        """One row that is written at once, after everything that was decided before it."""
+        self.flush()
+        self._connection.execute(SQL[statement], values)
+        self._has_limits = None
+
     def record(self, events: tuple[Event, ...]) -> None:
         """The next events of the feed. Only we write, so their positions are known."""
         if self._last_pos is None:

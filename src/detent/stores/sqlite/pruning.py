@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
+from detent.stores.bounds import TURNS_US
 from detent.stores.sqlite.pending import spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, stored_rows
@@ -91,5 +92,6 @@ def forget_flow(tx: Transaction, key: Key) -> None:
 
 
 def forget_promises(tx: Transaction, now: int, limit: int) -> None:
-    """Idempotency keys that have run out."""
+    """Idempotency keys that have run out, and turns that are too old to count."""
     tx.execute("forget_promises", now, limit)
+    tx.execute("forget_turns", now - TURNS_US, limit)

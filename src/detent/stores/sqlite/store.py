@@ -187,11 +187,11 @@ class SqliteStore:
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         need_storable(gates)
-        await self._writing(now).do(lambda tx: upkeep.set_gates(tx, gates))
+        await self._writing(now).do(lambda tx: tx.writing.set_gates(gates))
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
         need_storable(limits)
-        await self._writing(now).do(lambda tx: upkeep.set_limits(tx, limits))
+        await self._writing(now).do(lambda tx: tx.writing.set_limits(limits))
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         writer, read, most = self._writing(now), self._reading().read, max(limit, 0)

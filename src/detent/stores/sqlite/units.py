@@ -178,7 +178,7 @@ class Units:
 
     def _is_sound(self, unit: Unit) -> bool:
         """Cheap, and sure when it says yes."""
-        if unit.flow is not None or unit.puts:
+        if unit.flow is not None or unit.puts or unit.gates or unit.limits:
             return False
         if len(unit.moves) + len(unit.new) != 1:
             jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]

@@ -11,9 +11,7 @@ from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.stores.api import (
     Due,
-    GateRow,
     Key,
-    LimitRow,
     Line,
     Note,
     Record,
@@ -31,8 +29,6 @@ __all__ = [
     "append_logs",
     "extend",
     "note",
-    "set_gates",
-    "set_limits",
     "take_due",
     "take_due_records",
 ]
@@ -114,26 +110,6 @@ def _extend(tx: Transaction, lease: str, until: int) -> bool:
     for (seq,) in found:
         tx.execute("wake_earlier", until, seq, until)
     return bool(found)
-
-
-def set_gates(tx: Transaction, gates: Sequence[GateRow]) -> None:
-    """The newest word about each gate; whoever waits for jobs looks again."""
-    for row in gates:
-        gate = row.gate
-        values = (gate.closed, gate.opened_at, gate.queue_deleted)
-        tx.execute("gate_put", row.tenant, str(row.kind), row.name, *values)
-    tx.may_be_claimable = True
-
-
-def set_limits(tx: Transaction, limits: Sequence[LimitRow]) -> None:
-    """The newest word about each limit; what was used of it stays used."""
-    for row in limits:
-        name = (row.tenant, str(row.kind), row.name)
-        if row.limit is None:
-            tx.execute("limit_drop", *name)
-        else:
-            tx.execute("limit_put", *name, *astuple(row.limit))
-    tx.may_be_claimable = True
 
 
 def append_logs(tx: Transaction, lines: Sequence[tuple[Key, Line]]) -> list[int]:

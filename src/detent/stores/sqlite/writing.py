@@ -10,7 +10,7 @@ import msgspec
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job, JobState
 from detent.stores import flows
-from detent.stores.api import Body, Key, Move, New, Record, Unit, key_of, name_of
+from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, Unit, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Head, Pending, Spot, head_of, spot_of
@@ -58,6 +58,8 @@ class Writing:
             self._write_new(new, now)
         for record in unit.puts:
             self._write_record(record, unit.command_id)
+        self.set_gates(unit.gates)
+        self.set_limits(unit.limits)
         changes = flows.changes_of(moved)
         if unit.flow is not None:
             key = key_of(unit.flow.answer.flow.workflow)
@@ -65,6 +67,23 @@ class Writing:
         if changes:
             heard = [job for before, job in moved if flows.is_heard(before, job)]
             self.follow(changes, heard, now, unit.command_id)
+
+    def set_gates(self, gates: Sequence[GateRow]) -> None:
+        """The newest word about each gate; whoever waits for jobs looks again."""
+        for row in gates:
+            values = (row.gate.closed, row.gate.opened_at, row.gate.queue_deleted)
+            self._pending.run("gate_put", row.tenant, str(row.kind), row.name, *values)
+            self.has_made_available = True
+
+    def set_limits(self, limits: Sequence[LimitRow]) -> None:
+        """The newest word about each limit; what was used of it stays used."""
+        for row in limits:
+            name = (row.tenant, str(row.kind), row.name)
+            if row.limit is None:
+                self._pending.run("limit_drop", *name)
+            else:
+                self._pending.run("limit_put", *name, *msgspec.structs.astuple(row.limit))
+            self.has_made_available = True
 
     def gated(self, job: Job) -> int:
         """Whether the job stands in a step that lets nobody in; 1 or 0, as the column has it."""

@@ -21,7 +21,7 @@ from detent.runtime.context import Context
 from detent.runtime.encoding import BadValue, encode
 from detent.runtime.ending import told_of
 from detent.runtime.executors.api import Run
-from detent.runtime.executors.capture import Capture, captured
+from detent.runtime.executors.capture import Records, captured
 from detent.runtime.executors.pool.afar import Afar
 from detent.runtime.executors.pool.interrupting import Interrupted, Interruption
 from detent.runtime.executors.pool.messages import Begin, End, Ready
@@ -52,7 +52,7 @@ class Serving:
             # Our worker is told to stop, and stops us. Not ignored: children would inherit that.
             signal.signal(number, _leave_it)
         self._wire.say(Ready())
-        with Capture():
+        with Records():
             for begin in self._wire.jobs():
                 ctx = Afar(begin.stored, self._wire, bridge, handlers)
                 self._wire.say(self._served(begin, ctx, handlers, around))

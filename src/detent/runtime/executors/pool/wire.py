@@ -1,4 +1,4 @@
-"""A pool process's end of the channel to its worker, and its lifeline.
+"""A pool process's end of the channel to its worker.
 
 A thread reads it. When the worker is gone, that thread kills the whole group of this process: no
 handler and nothing that one has started outlives the worker that it runs for.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Final
 from detent.engine.progress import Result
 from detent.errors import ChannelBroken
 from detent.runtime.executors.pool.interrupting import Interruption
+from detent.runtime.executors.pool.lifeline import end_group
 from detent.runtime.executors.pool.messages import (
     FRAME_BYTES_MAX,
     Answer,
@@ -64,7 +64,7 @@ class Wire:
 
     def listen(self) -> None:
         """From now on a thread listens."""
-        threading.Thread(target=self._listen, name="detent-lifeline", daemon=True).start()
+        threading.Thread(target=self._listen, name="detent-wire", daemon=True).start()
 
     def jobs(self) -> Iterator[Begin]:
         """The jobs as they come, until there are no more."""
@@ -108,7 +108,7 @@ class Wire:
                     self._hear(order_of(message))
         finally:
             # A worker that is gone, and one that talks nonsense, is no worker.
-            _end_group()
+            end_group()
 
     def _hear(self, order: Order) -> None:
         match order:
@@ -139,11 +139,3 @@ class Wire:
 
 def _leave_it() -> None:
     """There is no run that could stop."""
-
-
-def _end_group() -> None:
-    """Kill everything in our group, if it is ours."""
-    own = os.getpid()
-    if os.getpgrp() == own:
-        os.killpg(own, signal.SIGKILL)
-    os.kill(own, signal.SIGKILL)

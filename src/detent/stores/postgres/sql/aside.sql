@@ -86,6 +86,9 @@ WITH told AS (
     DELETE FROM detent.failures AS f USING told WHERE f.tenant = told.tenant AND f.id = told.id
 ), logs AS (
     DELETE FROM detent.logs AS l USING told WHERE l.tenant = told.tenant AND l.id = told.id
+    RETURNING l.pos
+), tail AS (
+    DELETE FROM detent.tail AS t USING logs WHERE t.line = logs.pos
 ), checkpoints AS (
     DELETE FROM detent.checkpoints AS c USING told WHERE c.tenant = told.tenant AND c.id = told.id
 ), notes AS (

@@ -14,11 +14,10 @@ alive AS MATERIALIZED (
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
-    -- The inner query is kept apart, or the tenant would be looked up in an index of all its jobs.
     SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
-        SELECT j.tenant, j.id FROM detent.jobs AS j
+        SELECT j.id FROM detent.jobs AS j
         WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
-    ) AS j WHERE j.tenant = $tenant
+    ) AS j
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us,
         -- Nothing stands before this.
@@ -99,7 +98,9 @@ alive AS MATERIALIZED (
             CASE WHEN NOT $is_push::boolean THEN j.force_at END,
             greatest($now::bigint, j.last_at) + turns.lease_us
         )
+    -- The server thinks of a part of all jobs when it hears of a limit, but of few ids in an array.
     FROM turns WHERE j.tenant = $tenant AND j.id = turns.id
+        AND j.id = ANY (ARRAY(SELECT turns.id FROM turns))
     RETURNING turns.number::int AS number, j.*
 ), leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
@@ -143,6 +144,11 @@ SELECT lane, state, 1 FROM taken
         WHERE c.tenant = taken.tenant AND c.id = taken.id
     ) END AS checkpoint
 
+-- part: with_bodies
+LEFT JOIN LATERAL (
+    SELECT b.* FROM detent.bodies AS b WHERE b.tenant = taken.tenant AND b.id = taken.id OFFSET 0
+) AS b ON true
+
 -- part: answers
 (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again,
     (SELECT is_limited FROM may) AS is_limited,
@@ -159,7 +165,7 @@ SELECT one.*, {{claimed}}
 FROM (
     SELECT 1 AS number, {{answers}}
 ) AS one FULL JOIN taken USING (number)
-LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
+{{with_bodies}}
 ORDER BY coalesce(one.number, taken.number)
 
 -- name: claimed_before
@@ -169,7 +175,6 @@ CROSS JOIN LATERAL (
     WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
 ) AS j
 JOIN detent.stored AS s ON s.tenant = j.tenant AND s.id = j.id
-WHERE j.tenant = $tenant
 ORDER BY told.number
 
 -- name: claim_lock
@@ -204,10 +209,12 @@ WHERE j.lane = $lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
 ORDER BY ~j.priority, j.place, j.id LIMIT $most::bigint
 
 -- name: picked
-SELECT j.id FROM detent.jobs AS j
-WHERE j.tenant = $tenant AND j.id = ANY ($ids::text[])
-    AND j.state = 'available' AND NOT j.held AND NOT j.gated
-ORDER BY j.id FOR UPDATE SKIP LOCKED
+SELECT j.id FROM (
+    -- Kept apart, or they would be looked for among all that is available.
+    SELECT j.id, j.state, j.held, j.gated FROM detent.jobs AS j
+    WHERE j.tenant = $tenant AND j.id = ANY ($ids::text[])
+    ORDER BY j.id OFFSET 0 FOR UPDATE SKIP LOCKED
+) AS j WHERE j.state = 'available' AND NOT j.held AND NOT j.gated
 
 -- name: shut
 UPDATE detent.jobs SET gated = true
@@ -246,17 +253,20 @@ WHERE tenant = $tenant AND (kind, name) IN (
 )
 ORDER BY kind, name FOR UPDATE
 
+-- part: held_in
+-- Kept apart, so that it is asked lane by lane.
+SELECT t.count FROM detent.tallies AS t
+WHERE t.lane = {{apart}}.lane AND t.state = ANY (ARRAY[{{in_hands}}]) OFFSET 0
+
 -- name: in_hands
 SELECT 'queue' AS kind, l.queue AS name, sum(t.count)::bigint AS count
-FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+FROM detent.lanes AS l CROSS JOIN LATERAL ({{held_in l}}) AS t
 WHERE l.tenant = $tenant AND l.queue = ANY ($queues::text[])
-    AND t.state = ANY (ARRAY[{{in_hands}}])
 GROUP BY l.queue
 UNION ALL
 SELECT 'key', l.key, sum(t.count)::bigint
-FROM detent.tallies AS t JOIN detent.lanes AS l ON l.lane = t.lane
+FROM detent.lanes AS l CROSS JOIN LATERAL ({{held_in l}}) AS t
 WHERE l.tenant = $tenant AND l.key = ANY ($keys::text[]) AND l.key <> ''
-    AND t.state = ANY (ARRAY[{{in_hands}}])
 GROUP BY l.key
 
 -- name: limits_used

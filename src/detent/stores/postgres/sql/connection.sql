@@ -10,6 +10,8 @@ BEGIN
 -- name: begin_pooled
 BEGIN;
 SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+SET LOCAL enable_mergejoin = off;
 SET LOCAL plan_cache_mode = force_generic_plan;
 SET LOCAL jit = off;
 SET LOCAL lock_timeout = 2000;

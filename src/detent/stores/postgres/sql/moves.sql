@@ -109,5 +109,5 @@ SELECT one.*, {{claimed}}
 FROM (
     SELECT 1 AS number, ARRAY(SELECT number FROM held) AS held, {{answers}}
 ) AS one FULL JOIN taken USING (number)
-LEFT JOIN detent.bodies AS b ON b.tenant = taken.tenant AND b.id = taken.id
+{{with_bodies}}
 ORDER BY coalesce(one.number, taken.number)

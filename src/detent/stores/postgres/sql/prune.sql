@@ -50,6 +50,9 @@ WITH told AS (
     DELETE FROM detent.failures AS f USING told WHERE f.tenant = told.tenant AND f.id = told.id
 ), logs AS (
     DELETE FROM detent.logs AS l USING told WHERE l.tenant = told.tenant AND l.id = told.id
+    RETURNING l.pos
+), tail AS (
+    DELETE FROM detent.tail AS t USING logs WHERE t.line = logs.pos
 ), cursors AS (
     DELETE FROM detent.cursors AS c USING told WHERE c.tenant = told.tenant AND c.id = told.id
 ), checkpoints AS (
@@ -63,12 +66,14 @@ INSERT INTO detent.tallies (lane, state, count)
 SELECT lane, state, -count(*) FROM jobs WHERE lane IS NOT NULL GROUP BY lane, state
 
 -- name: forget_events
-WITH told AS (
-    SELECT * FROM unnest($tenants::text[], $records::text[]) AS told (tenant, record)
-), fed AS (
-    DELETE FROM detent.feed AS f USING told WHERE f.tenant = told.tenant AND f.record = told.record
-)
-DELETE FROM detent.events AS e USING told WHERE e.tenant = told.tenant AND e.record = told.record
+DELETE FROM detent.events AS e
+USING unnest($tenants::text[], $records::text[]) AS told (tenant, record)
+WHERE e.tenant = told.tenant AND e.record = told.record
+
+-- name: forget_positions
+DELETE FROM detent.feed AS f
+USING unnest($tenants::text[], $records::text[]) AS told (tenant, record)
+WHERE f.tenant = told.tenant AND f.record = told.record
 
 -- name: empty_workflows
 SELECT w.tenant, w.id FROM detent.workflows AS w
@@ -99,6 +104,12 @@ WITH told AS (
 )
 DELETE FROM detent.steps AS s USING told WHERE s.tenant = told.tenant AND s.workflow = told.id
 RETURNING s.tenant, s.id
+
+-- name: forget_turns
+DELETE FROM detent.served WHERE (tenant, fair, name) IN (
+    SELECT tenant, fair, name FROM detent.served WHERE turn < $before::bigint
+    ORDER BY turn, tenant, fair, name LIMIT $most::bigint
+)
 
 -- name: forget_promises
 DELETE FROM detent.idempotency WHERE (tenant, key) IN (

@@ -78,9 +78,13 @@ JOIN detent.records AS r ON r.kind = told.kind AND r.tenant = told.tenant AND r.
 -- name: limits
 SELECT l.kind, l.name, l.concurrency, l.rate, l.period_us, l.spacing_us,
     l.period_at, l.starts, l.last_at, coalesce((
-        SELECT sum(t.count) FROM detent.tallies AS t JOIN detent.lanes AS one ON one.lane = t.lane
-        WHERE one.tenant = l.tenant AND t.state = ANY (ARRAY[{{in_hands}}])
-            AND CASE WHEN l.kind = 'queue' THEN one.queue ELSE one.key END = l.name
+        SELECT sum(t.count) FROM (
+            SELECT lane FROM detent.lanes
+            WHERE l.kind = 'queue' AND tenant = l.tenant AND queue = l.name
+            UNION ALL
+            SELECT lane FROM detent.lanes
+            WHERE l.kind = 'key' AND tenant = l.tenant AND key = l.name AND key <> ''
+        ) AS one CROSS JOIN LATERAL ({{held_in one}}) AS t
     ), 0)::bigint AS active
 FROM detent.limits AS l WHERE l.tenant = $tenant ORDER BY l.kind, l.name
 
@@ -124,13 +128,15 @@ ORDER BY told.number, e.version
 SELECT lease, until FROM detent.leases WHERE lease = ANY ($leases::text[])
 
 -- name: logs
-SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
-WHERE tenant = $tenant AND id = $id AND cursor > $after::bigint
-ORDER BY cursor LIMIT $most::bigint
+SELECT l.tenant, l.id, l.cursor, l.at, l.text, l.level, coalesce(t.pos, 0) AS pos
+FROM detent.logs AS l LEFT JOIN detent.tail AS t ON t.line = l.pos
+WHERE l.tenant = $tenant AND l.id = $id AND l.cursor > $after::bigint
+ORDER BY l.cursor LIMIT $most::bigint
 
 -- name: log_tail
-SELECT tenant, id, cursor, at, text, level, pos FROM detent.logs
-WHERE pos > $after::bigint ORDER BY pos LIMIT $most::bigint
+SELECT l.tenant, l.id, l.cursor, l.at, l.text, l.level, t.pos
+FROM detent.tail AS t JOIN detent.logs AS l ON l.pos = t.line
+WHERE t.pos > $after::bigint ORDER BY t.pos LIMIT $most::bigint
 
 -- name: keys
 SELECT tenant, id FROM detent.jobs

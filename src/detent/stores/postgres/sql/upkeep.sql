@@ -69,7 +69,13 @@ SELECT kind, id, version, data, wake_at, tenant FROM held ORDER BY since, kind, 
 SELECT count(*) FROM (SELECT FROM detent.tallies LIMIT $most::bigint) AS tallies
 
 -- name: tallies_folded
-WITH gone AS (DELETE FROM detent.tallies RETURNING lane, state, count)
+-- What stands alone is a sum already.
+WITH many AS MATERIALIZED (
+    SELECT lane, state FROM detent.tallies GROUP BY lane, state HAVING count(*) > 1
+), gone AS (
+    DELETE FROM detent.tallies AS t USING many WHERE t.lane = many.lane AND t.state = many.state
+    RETURNING t.lane, t.state, t.count
+)
 INSERT INTO detent.tallies (lane, state, count)
 SELECT lane, state, sum(count) FROM gone GROUP BY lane, state HAVING sum(count) <> 0
 

@@ -1,10 +1,41 @@
 -- name: lanes
 SELECT type, profile, key FROM detent_lanes
-WHERE tenant = ? AND queue = ? AND delivery = ? AND count > 0
+WHERE tenant = :tenant AND queue = :queue AND delivery = :delivery AND count > 0
 
 -- name: lane
 SELECT -priority, place, id, seq, workflow, step FROM detent_jobs
 WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key IS ?
+    AND state = 'available' AND held = 0 AND gated = 0
+    AND (expires_at IS NULL OR expires_at > ?)
+ORDER BY priority DESC, place, id
+
+-- name: kinds
+-- From one type and profile to the next, over all their keys at once.
+WITH RECURSIVE types (type) AS (
+    SELECT min(type) FROM detent_lanes
+    WHERE tenant = :tenant AND queue = :queue AND delivery = :delivery
+    UNION ALL
+    SELECT (
+        SELECT min(type) FROM detent_lanes
+        WHERE tenant = :tenant AND queue = :queue AND delivery = :delivery AND type > types.type
+    ) FROM types WHERE types.type IS NOT NULL
+), kinds (type, profile) AS (
+    SELECT types.type, (
+        SELECT min(profile) FROM detent_lanes
+        WHERE tenant = :tenant AND queue = :queue AND delivery = :delivery AND type = types.type
+    ) FROM types WHERE types.type IS NOT NULL
+    UNION ALL
+    SELECT kinds.type, (
+        SELECT min(profile) FROM detent_lanes
+        WHERE tenant = :tenant AND queue = :queue AND delivery = :delivery
+            AND type = kinds.type AND profile > kinds.profile
+    ) FROM kinds WHERE kinds.profile IS NOT NULL
+)
+SELECT type, profile FROM kinds WHERE profile IS NOT NULL
+
+-- name: lane_of_keys
+SELECT -priority, place, id, seq, workflow, step FROM detent_jobs
+WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key IS NOT NULL
     AND state = 'available' AND held = 0 AND gated = 0
     AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY priority DESC, place, id
@@ -68,9 +99,8 @@ SELECT coalesce(max(turn), 0) FROM detent_served WHERE tenant = ? AND fair = ?
 INSERT OR REPLACE INTO detent_served (tenant, fair, name, turn) VALUES (?, ?, ?, ?)
 
 -- name: holding
-SELECT seq, lease FROM detent_jobs
+SELECT seq, lease, tenant FROM detent_jobs
 WHERE holder = ? AND lease IS NOT NULL AND lease IN (SELECT value FROM json_each(?))
-    AND tenant = ?
 
 -- name: worker
 SELECT alive_until, lost FROM detent_workers WHERE id = ?

@@ -44,6 +44,12 @@ DELETE FROM detent_idempotency WHERE (tenant, key) IN (
     SELECT tenant, key FROM detent_idempotency WHERE expires_at <= ? LIMIT ?
 )
 
+-- name: forget_turns
+DELETE FROM detent_served WHERE (tenant, fair, name) IN (
+    SELECT tenant, fair, name FROM detent_served WHERE turn < ?
+    ORDER BY turn, tenant, fair, name LIMIT ?
+)
+
 -- name: empty_workflows
 SELECT w.tenant, w.id FROM detent_workflows AS w
 WHERE w.ended_at IS NOT NULL AND w.ended_at < :before AND (:tenant IS NULL OR w.tenant = :tenant)

@@ -1,9 +1,11 @@
 -- name: beat
 INSERT INTO detent_workers (id, alive_until, lost, who, state, beat_at)
-SELECT json_extract(told.value, '$[0]'), json_extract(told.value, '$[1]'), 0, json_extract(told.value, '$[3]'), json_extract(told.value, '$[2]'), ?2
-FROM json_each(?1) AS told
-WHERE NOT (json_extract(told.value, '$[4]'))
-    OR EXISTS (SELECT 1 FROM detent_workers WHERE id = json_extract(told.value, '$[0]'))
+SELECT
+    json_extract(json_each.value, '$[0]'), json_extract(json_each.value, '$[1]'), 0,
+    json_extract(json_each.value, '$[3]'), json_extract(json_each.value, '$[2]'), ?2
+FROM json_each(?1)
+WHERE NOT (json_extract(json_each.value, '$[4]'))
+    OR EXISTS (SELECT 1 FROM detent_workers WHERE id = json_extract(json_each.value, '$[0]'))
 ON CONFLICT (id) DO UPDATE SET (alive_until, state, beat_at) = (
     SELECT excluded.alive_until, excluded.state, excluded.beat_at
     WHERE NOT (detent_workers.beat_at - excluded.beat_at BETWEEN 1 AND ?3)

@@ -44,3 +44,9 @@ WHEN OLD.pos > (SELECT coalesce(max(pos), 0) FROM detent_leaves)
 BEGIN
     SELECT RAISE(ABORT, 'an event is never deleted before its record, nor before it is sealed');
 END;
+
+CREATE TRIGGER detent_instances_live_on BEFORE DELETE ON detent_instances
+WHEN OLD.ended_at IS NULL
+BEGIN
+    SELECT RAISE(ABORT, 'an instance is never deleted before it has ended');
+END;

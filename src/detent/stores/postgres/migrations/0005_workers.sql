@@ -28,3 +28,20 @@ CREATE TABLE detent.instances (
 CREATE INDEX instances_of_slot ON detent.instances (tenant, slot, id);
 
 CREATE INDEX instances_ended ON detent.instances (ended_at, tenant, id) WHERE ended_at IS NOT NULL;
+
+CREATE TRIGGER instances_live_on BEFORE DELETE ON detent.instances
+FOR EACH ROW EXECUTE FUNCTION detent.need_end();
+
+CREATE FUNCTION detent.refuse_change_of_worker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM detent.instances AS i WHERE i.tenant = OLD.tenant AND i.id = OLD.record
+    ) THEN
+        RAISE EXCEPTION 'an event is never deleted before its record, nor before it is sealed';
+    END IF;
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER events_of_workers_never_change BEFORE DELETE ON detent.events
+FOR EACH ROW WHEN (OLD.kind = 'worker') EXECUTE FUNCTION detent.refuse_change_of_worker();

@@ -1,0 +1,47 @@
+"""The trace that a caller is in: said by them, or by OpenTelemetry if the program uses it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from detent.engine.trace import Trace
+from detent.errors import BadOption
+
+__all__ = ["TraceLike", "current", "trace_of"]
+
+TraceLike = Trace | str | Mapping[str, str] | None
+"""A trace, a `traceparent`, or headers that have one; `None` is none, whatever is active."""
+
+
+def trace_of(told: object) -> Trace | None:
+    """What the option says; `BadOption` if that is no trace."""
+    if told is None:
+        return None
+    if isinstance(told, Trace):
+        return told.checked()
+    if isinstance(told, str):
+        return Trace(told).checked()
+    if not isinstance(told, Mapping):
+        why = "a traceparent, a Trace, or headers with a traceparent"
+        raise BadOption(f"trace is {why}, not {type(told).__name__}", option="trace")
+    headers = {str(name).lower(): str(value) for name, value in told.items()}
+    if "traceparent" not in headers:
+        return None
+    return Trace(headers["traceparent"], headers.get("tracestate", "")).checked()
+
+
+def current() -> Trace | None:
+    """Where OpenTelemetry says that this thread or task is; nothing is imported to find out."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return None
+    span = api.get_current_span().get_span_context()
+    if not span.is_valid:
+        return None
+    parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"
+    state = ",".join(f"{name}={value}" for name, value in span.trace_state.items())
+    trace = Trace(parent, state)
+    # What it says about itself is its own affair: it must not keep a job from being enqueued.
+    return Trace(parent) if trace.fault() else trace

@@ -10,6 +10,7 @@ import random
 import signal
 import statistics
 import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ class Killer:
 def test_nothing_is_lost_or_doubled_whoever_is_killed(yard: Yard, store: str) -> None:
     scale = SCALES[os.environ.get("DETENT_CAMPAIGN", "sample")]
     seed = int(os.environ.get("DETENT_CAMPAIGN_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"campaign on {store}: seed {seed}, {scale}")
+    tell(f"campaign on {store}: seed {seed}, {scale}")
     chance = random.Random(seed)
     killer = Killer(yard, chance)
     handles: list[Handle[Any]] = []
@@ -138,11 +139,9 @@ def judge(yard: Yard, handles: Sequence[Handle[Any]], killer: Killer) -> None:
         assert names[-1] == "complete", names
     begun = judge_diary(yard.diary(), histories)
     instances = judge_instances(yard)
-    print(
-        f"kills {dict(killer.kills)}, executions {begun}, instances {instances}\n"
-        f"{recovery(histories, killer.at)}"
-    )
-    print(yard.detent("verify"))
+    tell(f"kills {dict(killer.kills)}, executions {begun}, instances {instances}")
+    tell(recovery(histories, killer.at))
+    tell(yard.detent("verify"))
 
 
 def judge_diary(diary: Sequence[Sequence[str]], histories: Sequence[Sequence[Event]]) -> int:
@@ -183,12 +182,17 @@ def recovery(histories: Sequence[Sequence[Event]], kills: Sequence[float]) -> st
     for events in histories:
         for at, event in enumerate(events):
             if event.name == "lose":
-                told.append(event.at / _US - max((k for k in kills if k * _US <= event.at)))
+                told.append(event.at / _US - max(k for k in kills if k * _US <= event.at))
                 again = next(one for one in events[at:] if one.name == "claim")
                 claimed.append((again.at - event.at) / _US)
     if not told:
         return "nothing was lost"
     return f"losses {len(told)}; kill to lose {spread(told)}; lose to claim {spread(claimed)}"
+
+
+def tell(text: str) -> None:
+    """What is shown of a campaign that fails, and of every one with `pytest -s`."""
+    sys.stderr.write(f"{text}\n")
 
 
 def spread(spans: Sequence[float]) -> str:

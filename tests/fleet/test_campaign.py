@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from detent import Handle
 from detent.lifecycle.event import Event
 from detent.runtime.process.identity import children, pids
 from detent.runtime.supervisor.journal import Journal
+from tests.fleet.diaries import judge_diary
 from tests.fleet.yard import Yard, eventually
 
 pytestmark = pytest.mark.slow
@@ -142,24 +143,6 @@ def judge(yard: Yard, handles: Sequence[Handle[Any]], killer: Killer) -> None:
     tell(f"kills {dict(killer.kills)}, executions {begun}, instances {instances}")
     tell(recovery(histories, killer.at))
     tell(yard.detent("verify"))
-
-
-def judge_diary(diary: Sequence[Sequence[str]], histories: Sequence[Sequence[Event]]) -> int:
-    """No more runs than claims, each job once to its end at least, and never two at a time."""
-    runs: defaultdict[int, list[str]] = defaultdict(list)
-    ended: Counter[int] = Counter()
-    for number, run, what in diary:
-        job = int(number)
-        if what == "begin":
-            runs[job].append(run)
-        else:
-            assert runs[job][-1] == run, f"job {job} runs twice at the same moment"
-        ended[job] += what == "end"
-    for job, events in enumerate(histories):
-        claims = sum(event.name == "claim" for event in events)
-        assert 1 <= len(runs[job]) <= claims, (job, runs[job], claims)
-        assert ended[job] >= 1
-    return sum(map(len, runs.values()))
 
 
 def judge_instances(yard: Yard) -> int:

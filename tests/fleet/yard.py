@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from detent import Detent, Handle
 from detent.engine.workers import Listed
@@ -49,6 +50,7 @@ class Yard:
         self.folder = folder
         self.url = url
         self._program = _HERE / program
+        self._mark = str(uuid4())
         self.marks = folder / "marks"
         self.marks.mkdir()
         self._fleets: list[subprocess.Popen[bytes]] = []
@@ -88,7 +90,7 @@ class Yard:
                 cwd=self.folder,
                 stderr=log,
                 stdout=log,
-                env={**os.environ, _MARK: str(self.folder)},
+                env={**os.environ, _MARK: self._mark},
             )
         self._fleets.append(fleet)
         return fleet
@@ -183,7 +185,7 @@ class Yard:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             return False
-        return f"{_MARK}={self.folder}".encode() in environment.split(b"\0")
+        return f"{_MARK}={self._mark}".encode() in environment.split(b"\0")
 
     def close(self) -> None:
         """Kill whatever is left, and let the store go."""

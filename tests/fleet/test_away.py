@@ -87,22 +87,29 @@ def finish(yard: Yard, handles: Sequence[Handle[Any]]) -> list[list[str]]:
 def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
     handles = begun(far, 20)
+    handles.append(far.enqueue("blocking", 20, "go"))
+    eventually(lambda: runs_of(far.diary(), 20))
     with stopped([server.process, *children(server.process)]):
         time.sleep(LONGER_S)
-    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in range(4)))
+    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in (0, 1, 2, 3, 20)))
     assert "could not be renewed; its jobs are stopped" in far.log(fleet)
+    assert "did not stop its jobs, and is killed" in far.log(fleet)
     told = finish(far, handles)
     assert all("lose" in names for names in told[:4])
     assert fleet.poll() is None
 
 
-def test_a_server_that_is_restarted(server: Server, far: Yard) -> None:
+def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
     handles = begun(far, 20)
-    server.control("restart", "-m", "immediate")
-    handles += [far.enqueue("inside", number, 2) for number in range(20, 30)]
+    [worker] = far.pids_of("worker-1")
+    with stopped(members(worker)):
+        server.control("restart", "-m", "immediate")
+        handles += [far.enqueue("inside", number, 2) for number in range(20, 30)]
+        time.sleep(LONGER_S)
     told = finish(far, handles)
-    assert not any("lose" in names for names in told), "a restart is shorter than a lease"
+    assert not any("lose" in names for names in told), "its supervisor has renewed it"
+    assert far.pids_of("worker-1") == [worker]
     assert fleet.poll() is None
 
 
@@ -128,6 +135,8 @@ def test_a_supervisor_that_stood_still_finds_its_workers_replaced(yard: Yard) ->
     [names] = finish(yard, [job])
     assert names == ["enqueue", "claim", "lose", "due", "claim", "complete"]
     assert first.poll() is None
+    logs = (yard.folder / ".detent" / "first" / "logs").glob("*")
+    assert any("does not renew this worker any more" in one.read_text() for one in logs)
 
 
 @pytest.mark.parametrize("store", ["postgresql"])  # a stopped process may keep a file locked
@@ -143,21 +152,7 @@ def test_a_late_report_changes_nothing(yard: Yard) -> None:
             yard.let_go("go")
             assert job.result(timeout=30) == 0
         ended = job.history()
-        eventually(lambda: [what for _, _, what in yard.diary()].count("end") == 2)
     eventually(lambda: worker not in yard.processes(), "the late one ends")
     eventually(lambda: yard.states() == {"worker-1": "Running"} and len(yard.workers()) == 2)
     assert job.history() == ended
     assert yard.detent("verify")
-
-
-def test_a_worker_that_stood_still_goes_on(yard: Yard) -> None:
-    yard.start()
-    job = yard.enqueue("held", 0, "go")
-    eventually(lambda: runs_of(yard.diary(), 0))
-    [worker] = yard.pids_of("worker-1")
-    with stopped(members(worker)):
-        time.sleep(LONGER_S)
-    yard.let_go("go")
-    assert job.result(timeout=30) == 0
-    assert [event.name for event in job.history()] == ["enqueue", "claim", "complete"]
-    assert yard.pids_of("worker-1") == [worker]

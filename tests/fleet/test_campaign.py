@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class Killer:
         self.yard = yard
         self.chance = chance
         self.kills: Counter[str] = Counter()
-        self.at: list[float] = []
+        self.at: list[tuple[float, str]] = []
         self.fleet = yard.begin(*OPTIONS)
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ class Killer:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
-        self.at.append(time.time())
+        self.at.append((time.time(), what))
         self.kills[what] += 1
 
     @property
@@ -159,18 +159,19 @@ def judge_instances(yard: Yard) -> int:
     return len(yard.workers(gone=True))
 
 
-def recovery(histories: Sequence[Sequence[Event]], kills: Sequence[float]) -> str:
-    """How long jobs waited: from the kill until it was told, and from there to the next claim."""
-    told, claimed = [], []
+def recovery(histories: Sequence[Sequence[Event]], kills: Sequence[tuple[float, str]]) -> str:
+    """How long jobs were held by the dead, and then how long they waited for their turn."""
+    freed: defaultdict[str, list[float]] = defaultdict(list)
+    claimed: list[float] = []
     for events in histories:
         for at, event in enumerate(events):
             if event.name == "lose":
-                told.append(event.at / _US - max(k for k in kills if k * _US <= event.at))
+                killed, who = max(one for one in kills if one[0] * _US <= event.at)
+                freed[who].append(event.at / _US - killed)
                 again = next(one for one in events[at:] if one.name == "claim")
                 claimed.append((again.at - event.at) / _US)
-    if not told:
-        return "nothing was lost"
-    return f"losses {len(told)}; kill to lose {spread(told)}; lose to claim {spread(claimed)}"
+    told = [f"{who} killed to job free {spread(spans)}" for who, spans in sorted(freed.items())]
+    return "; ".join([*told, f"from there to its next claim {spread(claimed)}"])
 
 
 def tell(text: str) -> None:
@@ -179,4 +180,6 @@ def tell(text: str) -> None:
 
 
 def spread(spans: Sequence[float]) -> str:
-    return f"p50 {statistics.median(spans):.2f} s, max {max(spans):.2f} s"
+    if not spans:
+        return "-"
+    return f"{len(spans)} times, p50 {statistics.median(spans):.2f} s, max {max(spans):.2f} s"

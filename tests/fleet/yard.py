@@ -18,6 +18,7 @@ from detent import Detent, Handle
 from detent.engine.workers import Listed
 from detent.lifecycle.event import Event
 from detent.runtime.process.identity import name_of, pids, state_of
+from detent.stores.api import Fed
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -153,7 +154,8 @@ class Yard:
         return self.app.bridge.run(self._events([("", one.id) for one in handles]))
 
     async def _events(self, keys: list[tuple[str, str]]) -> list[list[Event]]:
-        store, found = (await self.app.engine()).store, []
+        store = (await self.app.engine()).store
+        found: list[Sequence[Fed]] = []
         for at in range(0, len(keys), 200):
             found += await store.histories(keys[at : at + 200])
         return [[fed.event for fed in history] for history in found]

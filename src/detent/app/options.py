@@ -18,6 +18,7 @@ from detent.app.tracing import TraceLike
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
+from detent.lifecycle.job.values import TRIES_MAX
 from detent.lifecycle.profile import CANCEL_GRACE_US, Deadlines
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
@@ -35,6 +36,7 @@ __all__ = [
     "UsingOptions",
     "deadlines_of",
     "instant_of",
+    "losses_of",
     "means_of",
     "need_known",
     "retry_of",
@@ -231,6 +233,15 @@ def retry_of(options: CallOptions) -> RetryPolicy | None:
     if retry is None:
         return None
     return (retry if isinstance(retry, Backoff) else Backoff(retries=retry)).policy()
+
+
+def losses_of(options: CallOptions) -> int | None:
+    """How many workers it may cost."""
+    losses: Any = options.get("losses")
+    if losses is not None and not (isinstance(losses, int) and 1 <= losses <= TRIES_MAX):
+        why = f"losses is how many workers may die on it: a whole number from 1 to {TRIES_MAX}"
+        raise BadOption(why, option="losses", value=str(losses))
+    return None if losses is None else int(losses)
 
 
 def deadlines_of(options: CallOptions) -> Deadlines | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -146,10 +146,11 @@ class Fleet:
     async def _begin(self, engine: Engine) -> None:
         loop, bridge = asyncio.get_running_loop(), self.app.bridge
 
-        def hear(what: Callable[[Sequence[str]], None]) -> Callable[[Sequence[str]], None]:
-            return lambda instances: _across(loop, what, tuple(instances))
+        def hear(what: Callable[..., None]) -> Callable[..., None]:
+            return lambda *news: _across(loop, what, news)
 
-        hearing = Hearing(lapsed=hear(self.members.lapse), lost=hear(self.members.lapse))
+        lapse, proven = hear(self.members.lapse), hear(self.members.proven)
+        hearing = Hearing(lapsed=lapse, lost=lapse, proven=proven)
         beating = await bridge.reach(_made(lambda: Beating(engine.store, hearing)))
         self.members.join(beating, bridge)
         self.shipping = Shipping(self.supervisor, engine, bridge)
@@ -189,10 +190,8 @@ def _function(what: Callable[[], Any]) -> Callable[[], FunctionBody]:
     return lambda: FunctionBody(run)
 
 
-def _across(
-    loop: asyncio.AbstractEventLoop, what: Callable[[tuple[str, ...]], None], ids: tuple[str, ...]
-) -> None:
-    loop.call_soon_threadsafe(what, ids)
+def _across(loop: asyncio.AbstractEventLoop, what: Callable[..., None], news: Any) -> None:
+    loop.call_soon_threadsafe(what, *news)
 
 
 async def _made(make: Callable[[], Beating]) -> Beating:

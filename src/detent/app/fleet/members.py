@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +26,8 @@ from detent.stores.api import Who, WorkerRow
 __all__ = ["Member", "Members"]
 
 _log = logging.getLogger("detent.fleet")
+_LAPSE_S: Final = 2.5
+"""How long a worker has to stop its jobs; some time before the lease is over is left then."""
 
 
 class Member(ProcessBody):
@@ -59,6 +61,7 @@ class Members:
         self._supervisor = supervisor
         self._types = tuple(types)
         self._alive: dict[str, Member] = {}
+        self._insisting: dict[str, asyncio.Task[None]] = {}
         self._beating: Beating | None = None
         self._bridge: Bridge | None = None
 
@@ -109,6 +112,23 @@ class Members:
             if (member := self._alive.get(instance)) is not None:
                 _log.warning("worker %s could not be renewed; its jobs are stopped", instance)
                 member.tell({"kind": "lapse"})
+                self._insisting[instance] = asyncio.create_task(self._insist(instance, member))
+
+    def proven(self, instances: Sequence[str], until: float) -> None:
+        """They are renewed: each is told until when, for the case that we stand still."""
+        for instance in instances:
+            if (member := self._alive.get(instance)) is not None:
+                member.tell({"kind": "proven", "until": until})
+
+    async def _insist(self, instance: str, member: Member) -> None:
+        """One whose loop does not turn does not hear us, and must not run jobs of others either."""
+        try:
+            await asyncio.wait_for(member.ended(), _LAPSE_S)
+        except TimeoutError:
+            _log.warning("worker %s did not stop its jobs, and is killed", instance)
+            await member.force()
+        finally:
+            self._insisting.pop(instance, None)
 
     # --- in the loop of the store -----------------------------------------------------------------
 

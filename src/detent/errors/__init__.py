@@ -93,14 +93,6 @@ caller ever has to read the message. The message says what happened, why, and wh
 
 from __future__ import annotations
 
-from detent.errors.base import (
-    BadHistory,
-    BadMachine,
-    BadPolicy,
-    BadProof,
-    DetentError,
-    IllegalTransition,
-)
 from detent.errors.jobs import (
     AddressRefused,
     AppAmbiguous,
@@ -138,6 +130,14 @@ from detent.errors.jobs import (
     WebhookError,
     WorkflowAborted,
     WorkflowFailed,
+)
+from detent.errors.root import (
+    BadHistory,
+    BadMachine,
+    BadPolicy,
+    BadProof,
+    DetentError,
+    IllegalTransition,
 )
 from detent.errors.stores import (
     BadName,

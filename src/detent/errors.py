@@ -15,6 +15,8 @@
     ├── JobExists              a unique job, or another request under the same key, is in the way
     ├── JobFailed              the job whose result was asked for failed for good
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── OpenToAll              a server that others could reach, in front of a store without keys
+    ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
     ├── WorkflowAborted        the workflow whose result was asked for was called off
@@ -93,6 +95,7 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PostFailed",
@@ -117,6 +120,7 @@ __all__ = [
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
+    "UnknownKey",
     "UnknownSchedule",
     "UnknownWebhook",
     "UnknownWorkflow",
@@ -224,6 +228,18 @@ class ResultTimeout(DetentError, TimeoutError):
 
     code = "result_timeout"
     retryable = True
+
+
+class OpenToAll(DetentError):
+    """Nobody but this host may reach a server that asks for no key; make one first."""
+
+    code = "open_to_all"
+
+
+class UnknownKey(DetentError):
+    """There is no API key of that id."""
+
+    code = "unknown_key"
 
 
 class UnknownJob(DetentError):

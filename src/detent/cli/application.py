@@ -17,6 +17,7 @@ from detent.cli.output import give_up, say
 from detent.cli.prune import prune
 from detent.cli.queues import QUEUES
 from detent.cli.schedules import SCHEDULES
+from detent.cli.serve import serve
 from detent.cli.steering import ACTING
 from detent.cli.verify import verify
 from detent.cli.workflow import WORKFLOWS
@@ -46,7 +47,7 @@ def application_of(*, pretty: bool) -> typer.Typer:
     """All commands, with help pages for a person or for a pipe."""
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (lifecycle, migrate, verify, prune):
+    for command in (lifecycle, migrate, verify, prune, serve):
         application.command()(command)
     for name, (meaning, commands) in _GROUPS.items():
         group = _group(meaning, pretty)

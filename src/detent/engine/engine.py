@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
+from detent.engine.access import Access
+from detent.engine.aliases import Aliases
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
-from detent.engine.enqueueing import Answer, Ask, Enqueueing
+from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.operators import Operators
@@ -27,7 +29,7 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Store, Want
+from detent.stores.api import Claimed, Committed, Own, Record, Store, Unit, Want
 
 __all__ = ["Engine"]
 
@@ -63,6 +65,8 @@ class Engine:
             store, self._commands, self._enqueueing, self._apart, self.identity
         )
         self.bulk = Bulk(store, self.operators)
+        self.aliases = Aliases(store, self._apart, self.identity, self.secrets)
+        self.access = Access(store, self._apart, self.identity)
         self.subscribers = Subscribers(store, self._apart, self.identity)
         self.webhooks = Webhooks(
             store, self._apart, self.identity, self.secrets, poster or Poster()
@@ -96,9 +100,18 @@ class Engine:
         """New jobs, or those that were there already; an answer for each, in order."""
         return await self._enqueueing.enqueue(asks, by)
 
+    async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
+        """New jobs, all of them or none: then which of them could not be, and why."""
+        return await self._enqueueing.enqueue_together(asks, by)
+
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
         return await self._commands.carry_out(changes)
+
+    async def put(self, record: Record) -> bool:
+        """Keep a small record of a surface; false if it has moved on since it was read."""
+        [outcome] = await self._apart.commit([Unit(self.identity.id(), puts=(record,))])
+        return isinstance(outcome, Committed | Own)
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""

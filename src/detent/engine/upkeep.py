@@ -23,7 +23,7 @@ from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
 from detent.lifecycle.retry import ErrorInfo
-from detent.stores.api import Due, Move, Record, Store, Unit
+from detent.stores.api import Due, Failure, Move, Record, Store, Unit
 
 __all__ = ["Answers", "Done", "Upkeep"]
 
@@ -37,6 +37,12 @@ PAUSE_S = 0.1
 """How long an idle upkeep sleeps: a retry fires within twice that."""
 GAP_US = 3_000_000
 """A longer silence of ours means that others may have been silenced too."""
+
+
+_SAYS = {
+    "time_out": "It took longer than it was given.",
+    "lose": "Its holder has given no sign of life.",
+}
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -70,6 +76,7 @@ class Upkeep:
         self._jitter = jitter
         self._answers = answers
         self._last_turn: int | None = None
+        self._gap_at = 0
         self.trusting_until = 0
         """Until then nobody is declared lost: there was a gap."""
 
@@ -95,6 +102,7 @@ class Upkeep:
 
     def _mind_the_gap(self, now: int) -> None:
         if self._last_turn is None or now - self._last_turn > GAP_US:
+            self._gap_at = now
             self.trusting_until = now + HEARTBEAT_LEASE_US
 
     async def _declare_lost(self, now: int) -> int:
@@ -139,7 +147,9 @@ class Upkeep:
         if due.swept:
             return j.decide(job, j.Cancel(Cause.WORKFLOW, force=True), now, ctx)
         answer = j.tick(job, now, ctx)
-        is_trusted = now < self.trusting_until and job.wire
+        # Whoever has claimed since the gap could renew all the time.
+        was_there = job.wire and (job.claimed_at or 0) < self._gap_at
+        is_trusted = now < self.trusting_until and was_there
         if is_trusted and isinstance(answer, j.Accepted) and _is_loss(answer):
             return j.Unchanged(job)
         return answer
@@ -162,8 +172,17 @@ def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
         wake_at=j.next_wake(answer.job, now, gate=due.gate),
         lease=job.lease,
         lost=_is_loss(answer),
+        failure=_failure(due, answer),
     )
     return Unit(command_id, moves=(move,))
+
+
+def _failure(due: Due, answer: j.Accepted) -> Failure | None:
+    """What an attempt that time has ended failed with; nobody else will tell."""
+    ended = next((event for event in answer.events if event.charged is not None), None)
+    if ended is None or ended.code is None:
+        return None
+    return Failure(due.stored.job.attempt, ended.at, ended.code, _SAYS[ended.name])
 
 
 def _is_loss(answer: j.Accepted) -> bool:

@@ -1,0 +1,172 @@
+"""The surface as a whole: its routes, its headers, and how it tells problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from starlette.websockets import WebSocket
+
+from detent.engine.access import Principal, Scope
+from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.routing import Handler, Route
+from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.crons import Crons
+from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.events import Events
+from detent.surfaces.ojs.faults import problem_reply, unsupported
+from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.jobs import Jobs
+from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.manifest import Manifest
+from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.resetting import Resetting
+from detent.surfaces.ojs.workers import KIND as WORKER
+from detent.surfaces.ojs.workers import Workers
+from detent.surfaces.ojs.working import Working
+
+__all__ = ["OjsSurface"]
+
+BASE: Final = "/ojs/v1"
+_TYPE: Final = b"application/openjobspec+json"
+_TYPE_SDK: Final = b'application/openjobspec+json; alt="application/json"'
+_VERSIONS: Final = ("1.0", "1", "1.0.0", "1.0.0-rc.1")
+_BODIES: Final = ("application/openjobspec+json", "application/json")
+_P, _W, _R, _O = Scope.PRODUCE, Scope.WORK, Scope.READ, Scope.OPERATE
+
+
+class OjsSurface:
+    """Open Job Spec 1.0 on one engine."""
+
+    prefixes: Sequence[str] = ("/ojs", "/")
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.desk = Desk(service, settings)
+        self.queues = Queues(self.desk)
+        self.workers = Workers(self.desk)
+        self.flows = Flows(self.desk)
+        self.letters = Letters(self.desk)
+        self.events = Events(self.desk)
+        self.routes: Sequence[Route] = [
+            *self._job_routes(),
+            *self._worker_routes(),
+            *self._other_routes(),
+        ]
+        self.routes = [*self.routes, *self._open_routes()]
+
+    def opened(self) -> None:
+        """Say who answers what is due; the engine is there now."""
+        self.desk.engine.answers[WORKER] = self.workers.answer
+
+    def problem(self, problem: Problem, call: Call) -> Reply:
+        """An error of the specification."""
+        return problem_reply(problem, call.request_id)
+
+    def dressed(self, reply: Reply, call: Call) -> Iterable[tuple[bytes, bytes]]:
+        """The type that strict readers want, or the one that the official SDK can read."""
+        kind = _TYPE_SDK if b"ojs-version" in call.headers else _TYPE
+        yield b"content-type", kind if reply.type is None else reply.type.encode()
+        yield b"ojs-version", b"1.0"
+
+    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
+        """Nothing is told over WebSockets yet."""
+        await socket.close(1008)
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    def _job_routes(self) -> Iterable[Route]:
+        jobs = Jobs(self.desk, self.queues)
+        yield _route("POST", "/jobs", jobs.push, _P, (201, 200))
+        yield _route("POST", "/jobs/batch", jobs.push_many, _P, (201,))
+        yield _route("POST", "/jobs/bulk", jobs.push_bulk, _P, (200, 207, 422))
+        yield _route("POST", "/jobs/results", jobs.results, _R)
+        yield _route("GET", "/jobs/{id}", jobs.get, _R)
+        yield _route("DELETE", "/jobs/{id}", jobs.cancel, _P)
+        yield _route("POST", "/jobs/{id}/cancel", jobs.cancel, _P)
+        yield _route("POST", "/jobs/{id}/activate", jobs.activate, _P)
+        yield _route("PATCH", "/jobs/{id}", jobs.patch, _O)
+        yield _route("GET", "/jobs/{id}/result", jobs.result, _R)
+        yield _route("GET", "/jobs/{id}/history", jobs.history, _R)
+        yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
+
+    def _worker_routes(self) -> Iterable[Route]:
+        working = Working(self.desk, self.workers, self.flows)
+        for path in ("/workers/fetch", "/jobs/fetch"):
+            yield _route("POST", path, working.fetch, _W)
+        for path in ("/workers/ack", "/jobs/{id}/ack"):
+            yield _route("POST", path, working.ack, _W)
+        for path in ("/workers/nack", "/jobs/{id}/nack"):
+            yield _route("POST", path, working.nack, _W)
+        for path in ("/workers/heartbeat", "/workers/beat"):
+            yield _route("POST", path, self.workers.heartbeat, _W)
+        yield _route("POST", "/workers/register", self.workers.register, _W)
+        yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
+
+    def _other_routes(self) -> Iterable[Route]:
+        queues, letters, crons, flows = self.queues, self.letters, Crons(self.desk), self.flows
+        yield _route("GET", "/queues", queues.listed, _R)
+        yield _route("GET", "/queues/{name}", queues.get, _R)
+        yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
+        yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
+        yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
+        yield _route("GET", "/dead-letter", letters.listed, _R)
+        yield _route("DELETE", "/dead-letter", letters.purge, _O)
+        yield _route("GET", "/dead-letter/stats", letters.stats, _R)
+        yield _route("POST", "/dead-letter/retry", letters.retry_many, _O)
+        yield _route("GET", "/dead-letter/{id}", letters.get, _R)
+        yield _route("POST", "/dead-letter/{id}/retry", letters.retry, _O)
+        yield _route("DELETE", "/dead-letter/{id}", letters.delete, _O)
+        yield _route("POST", "/cron", crons.put, _O, (201, 200))
+        yield _route("GET", "/cron", crons.listed, _R)
+        yield _route("GET", "/cron/{name}", crons.get, _R)
+        yield _route("PATCH", "/cron/{name}", crons.patch, _O)
+        yield _route("DELETE", "/cron/{name}", crons.delete, _O)
+        yield _route("POST", "/cron/{name}/trigger", crons.trigger, _O)
+        yield _route("POST", "/workflows", flows.create, _P, (201,))
+        yield _route("GET", "/workflows", flows.listed, _R)
+        yield _route("GET", "/workflows/{id}", flows.get, _R)
+        yield _route("GET", "/workflows/{id}/progress", flows.progress, _R)
+        yield _route("DELETE", "/workflows/{id}", flows.cancel, _P)
+        yield _route("GET", "/events", self.events.listed, _R)
+        if self.desk.settings.test_mode:
+            yield _route("POST", "/admin/reset", Resetting(self.desk).reset, Scope.ADMIN)
+
+    def _open_routes(self) -> Iterable[Route]:
+        paths = {route.handler.__name__: route.path for route in self.routes}
+        manifest = Manifest(self.desk, paths)
+        yield Route("GET", "/ojs/manifest", manifest.manifest, None, _says(manifest.manifest))
+        for path in (f"{BASE}/health", "/health"):
+            yield Route("GET", path, manifest.health, None, _says(manifest.health), (200, 503))
+        for path in ("/ready", "/readyz"):
+            yield Route("GET", path, manifest.ready, None, _says(manifest.ready), (200, 503))
+        yield Route("GET", "/livez", manifest.live, None, _says(manifest.live))
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    scope: Scope,
+    statuses: tuple[int, ...] = (200,),
+) -> Route:
+    async def checked(call: Call) -> Reply:
+        _check(call)
+        return await handler(call)
+
+    checked.__name__ = getattr(handler, "__qualname__", "").replace(".", "_").lower()
+    return Route(method, f"{BASE}{path}", checked, scope, _says(handler), statuses)
+
+
+def _says(handler: Handler) -> str:
+    return (handler.__doc__ or "").strip().split("\n")[0]
+
+
+def _check(call: Call) -> None:
+    """A body must say that it is JSON, and the version must be one that we speak."""
+    version = call.header("ojs-version")
+    if version is not None and version not in _VERSIONS:
+        raise unsupported(f"OJS-Version {version[:20]} is not spoken here; 1.0 is")
+    kind = call.header("content-type")
+    if call.body and kind is not None and kind.split(";")[0].strip().lower() not in _BODIES:
+        raise Problem(400, "invalid_request", f"a body must be {' or '.join(_BODIES)}")

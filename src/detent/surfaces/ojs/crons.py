@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 
 from detent.engine.schedule import Overlap, Plan, Schedule
 from detent.errors import UnknownSchedule
@@ -42,7 +42,7 @@ class _Cron(msgspec.Struct, frozen=True):
     overlap_policy: str = "skip"
     enabled: bool = True
     description: str = ""
-    job_template: Raw | None = None
+    job_template: Raw | UnsetType = msgspec.UNSET
 
 
 class _Patch(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ class Crons:
 
     def _template(self, call: Call, cron: _Cron) -> Mapping[str, Raw]:
         """The job, in an object of its own or beside the times."""
-        if cron.job_template is not None:
+        if not isinstance(cron.job_template, UnsetType):
             return object_of(cron.job_template)
         fields = object_of(call.body)
         return {n: fields[n] for n in ("type", "args", "meta", "options", "queue") if n in fields}

@@ -86,9 +86,8 @@ def _echo(fields: dict[str, Any], job: Job, extras: Extras) -> None:
         now = job.run_at if name == "scheduled_at" else job.expires_at
         if said is not None and (name not in fields or instant(name, said, 0)[0] == now):
             fields[name] = said
-    kept = {
-        "unique": extras.unique,
-        "rate_limit": extras.rate_limit,
+    kept: dict[str, Any] = {
+        **extras.policies,
         "timeout_ms": extras.timeout_ms,
         "visibility_timeout_ms": extras.visibility_ms,
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
 from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, body_of
@@ -37,7 +37,7 @@ class _Patch(msgspec.Struct, frozen=True):
 
 
 class _Bulk(msgspec.Struct, frozen=True):
-    jobs: Raw | None = None
+    jobs: Raw | UnsetType = msgspec.UNSET
     atomicity: str = "partial"
 
 
@@ -78,7 +78,9 @@ class Jobs:
     async def push_bulk(self, call: Call) -> Reply:
         """Many new jobs, each with an answer of its own, or all of them or none."""
         bulk = read_body(call, _Bulk)
-        given = objects_of("jobs", bulk.jobs, RECORDS_MAX)
+        given = objects_of(
+            "jobs", None if isinstance(bulk.jobs, UnsetType) else bulk.jobs, RECORDS_MAX
+        )
         if bulk.atomicity == "atomic":
             wanted = self._read_all(call, given)
             await self._admit(call, wanted)

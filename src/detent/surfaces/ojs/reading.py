@@ -103,8 +103,7 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: str | None = None
     timeout_ms: int | None = None
     visibility_ms: int | None = None
-    unique: Raw | None = None
-    rate_limit: Raw | None = None
+    policies: dict[str, Raw] = {}
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -143,8 +142,7 @@ class Reader:
             None if expires is None else expires[1],
             None if timeout is None else timeout // 1_000,
             None if visibility is None else visibility // 1_000,
-            raw.get("unique") if "unique" in options else None,
-            raw.get("rate_limit") if "rate_limit" in options else None,
+            {name: raw[name] for name in ("unique", "rate_limit") if name in options},
         )
         queue, limits = (
             need_queue(options.get("queue", "default")),

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 from msgspec.structs import replace
 
 from detent.engine.commands import Change
@@ -52,7 +51,7 @@ class Worker(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     pid: int | None = None
     queues: tuple[str, ...] = ()
     concurrency: int | None = None
-    labels: Raw | None = None
+    labels: dict[str, Any] | None = None
     version: str | None = None
 
     @property
@@ -72,7 +71,7 @@ class _Beat(msgspec.Struct, frozen=True):
     pid: int | None = None
     queues: list[str] | None = None
     concurrency: int | None = None
-    labels: Raw | None = None
+    labels: dict[str, Any] | None = None
     version: str | None = None
 
     @property

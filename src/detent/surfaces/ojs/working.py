@@ -73,7 +73,7 @@ class _Error(msgspec.Struct, frozen=True):
     message: str | None = None
     type: str | None = None
     retryable: bool | None = None
-    details: Raw | None = None
+    details: Raw | UnsetType = msgspec.UNSET
     backtrace: str | list[str] | None = None
 
 
@@ -292,7 +292,7 @@ def _failure(error: _Error, job: Job, now: int) -> Failure:
         code=code,
         message=error.message or "",
         type=(error.type or "")[:_CODE_MAX],
-        details=None if error.details is None else _text(error.details),
+        details=None if isinstance(error.details, UnsetType) else _text(error.details),
         backtrace=None if trace is None else str(trace)[:_BACKTRACE_MAX],
     )
 

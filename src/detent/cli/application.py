@@ -11,6 +11,7 @@ import typer
 from detent import __version__
 from detent.cli.config import CONFIG
 from detent.cli.jobs import READING
+from detent.cli.keys import KEYS
 from detent.cli.lifecycle import lifecycle
 from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
@@ -30,6 +31,7 @@ _GROUPS: dict[str, tuple[str, _Commands]] = {
     "queues": ("Look at queues, pause and limit them.", QUEUES),
     "schedules": ("Jobs that the clock makes.", SCHEDULES),
     "workflow": ("Look at workflows and steer them.", WORKFLOWS),
+    "keys": ("Who may call the server, and for what.", KEYS),
     "config": ("What is set, and who says so.", CONFIG),
 }
 

@@ -22,6 +22,7 @@ from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
 from detent.engine.subscribers import Subscribers
+from detent.engine.tail import Tail
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
@@ -71,6 +72,7 @@ class Engine:
         self.webhooks = Webhooks(
             store, self._apart, self.identity, self.secrets, poster or Poster()
         )
+        self.tail = Tail(store)
         self.answers: Answers = {
             DELIVERY: self.webhooks.delivering.answer,
             SCHEDULE: self.schedules.answer,
@@ -92,6 +94,7 @@ class Engine:
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()
             await self.webhooks.close()
+        await self.tail.close()
         await self._enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()

@@ -13,6 +13,7 @@ from typing import Protocol
 from starlette.websockets import WebSocket
 
 from detent.engine.access import Principal
+from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
 from detent.surfaces.http.exchange import (
     Call,
@@ -74,7 +75,12 @@ class WebApp:
             ((prefix, one) for one in surfaces for prefix in one.prefixes),
             key=lambda found: -len(found[0]),
         )
-        self._routes = Routes(route for one in surfaces for route in one.routes)
+        own = Route("GET", "/metrics", self._metrics, AccessScope.READ, "Counters for Prometheus.")
+        self.routes: Sequence[Route] = [
+            own,
+            *(route for one in surfaces for route in one.routes),
+        ]
+        self._routes = Routes(self.routes)
         self._identity = Identity(lambda: time.time_ns() // 1_000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,6 +104,10 @@ class WebApp:
         await self.service.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
+    async def _metrics(self, _: Call) -> Reply:
+        """Counters for Prometheus; strict readers want the type without parameters."""
+        return Reply(200, await self.metrics.text(self.service.engine), "text/plain")
+
     # --- HTTP -----------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +116,8 @@ class WebApp:
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
         surface = self._surface(path)
-        route, call.params = self._routes.find(call.method, path)
+        method = "GET" if call.method == "HEAD" else call.method
+        route, call.params = self._routes.find(method, path)
         try:
             reply = await self._answered(route, call, key, scope, receive)
         except Exception as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from detent.engine.engine import Engine
+from detent.surfaces.http.watching import Watching
 
 __all__ = ["Metrics"]
 
@@ -27,7 +30,13 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self._watching = Watching(self.registry)
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    async def text(self, engine: Engine) -> bytes:
+        """Everything that is counted, as it is now."""
+        await self._watching.catch_up(engine)
+        return generate_latest(self.registry)
 
     def saw(self, method: str, route: str, status: int, seconds: float) -> None:
         """One request more. What clients make up is not a label: it would have no end."""

@@ -57,7 +57,7 @@ class Letters:
     async def listed(self, call: Call) -> Reply:
         """Dead letters, newest first, each with all its errors."""
         limit, offset = page_of(call)
-        found = await self.found(call, _Chosen(queue=call.query.get("queue") or None))
+        found = await self.listed_all(call)
         jobs = [shown(one, name) for name, one in found[offset : offset + limit]]
         pages = {
             "total": len(found),
@@ -118,6 +118,10 @@ class Letters:
         return self._desk.reply(told_of)
 
     # --- for others -----------------------------------------------------------------------------
+
+    async def listed_all(self, call: Call) -> Sequence[tuple[str, Stored]]:
+        """All dead letters that the caller may see."""
+        return await self.found(call, _Chosen(queue=call.query.get("queue") or None))
 
     async def found(self, call: Call, chosen: _Chosen) -> Sequence[tuple[str, Stored]]:
         """The dead letters that fit, by the ids they are shown under."""

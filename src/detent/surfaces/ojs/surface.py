@@ -12,6 +12,7 @@ from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.admin import Admin
 from detent.surfaces.ojs.crons import Crons
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
@@ -20,8 +21,10 @@ from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.jobs import Jobs
 from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.manifest import Manifest
+from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.resetting import Resetting
+from detent.surfaces.ojs.streams import Streams
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
 from detent.surfaces.ojs.working import Working
@@ -48,10 +51,13 @@ class OjsSurface:
         self.flows = Flows(self.desk)
         self.letters = Letters(self.desk)
         self.events = Events(self.desk)
+        self.streams = Streams(self.desk, self.events)
+        self.jobs = Jobs(self.desk, self.queues)
         self.routes: Sequence[Route] = [
             *self._job_routes(),
             *self._worker_routes(),
             *self._other_routes(),
+            *self._admin_routes(),
         ]
         self.routes = [*self.routes, *self._open_routes()]
 
@@ -69,14 +75,16 @@ class OjsSurface:
         yield b"content-type", kind if reply.type is None else reply.type.encode()
         yield b"ojs-version", b"1.0"
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
-        """Nothing is told over WebSockets yet."""
-        await socket.close(1008)
+    async def socket(self, socket: WebSocket, who: Principal) -> None:
+        """Events, for those who choose what they follow."""
+        if socket.url.path != f"{BASE}/ws":
+            raise Problem(404, "not_found", "WebSockets are at /ojs/v1/ws")
+        await self.streams.socket(socket, who)
 
     # --- routes ---------------------------------------------------------------------------------
 
     def _job_routes(self) -> Iterable[Route]:
-        jobs = Jobs(self.desk, self.queues)
+        jobs = self.jobs
         yield _route("POST", "/jobs", jobs.push, _P, (201, 200))
         yield _route("POST", "/jobs/batch", jobs.push_many, _P, (201,))
         yield _route("POST", "/jobs/bulk", jobs.push_bulk, _P, (200, 207, 422))
@@ -129,6 +137,43 @@ class OjsSurface:
         yield _route("GET", "/workflows/{id}/progress", flows.progress, _R)
         yield _route("DELETE", "/workflows/{id}", flows.cancel, _P)
         yield _route("GET", "/events", self.events.listed, _R)
+        streams = self.streams
+        yield _route("GET", "/events/stream", streams.any, _R)
+        yield _route("GET", "/jobs/{id}/events", streams.job, _R)
+        yield _route("GET", "/queues/{name}/events", streams.queue, _R)
+        progress = Progress(self.desk)
+        yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
+        yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
+        yield _route("POST", "/workers/progress", progress.put, _W)
+        for method in ("PUT", "POST"):
+            yield _route(method, "/jobs/{id}/checkpoint", progress.save, _W)
+        yield _route("GET", "/jobs/{id}/checkpoint", progress.load, _R)
+        yield _route("DELETE", "/jobs/{id}/checkpoint", progress.forget, _W)
+
+    def _admin_routes(self) -> Iterable[Route]:
+        admin = Admin(self.desk, self.queues, self.letters, self.workers)
+        yield _route("GET", "/admin/stats", admin.stats, _R)
+        yield _route("GET", "/admin/queues", admin.queues, _R)
+        yield _route("GET", "/admin/queues/{name}", self.queues.get, _R)
+        yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
+        yield _route("POST", "/admin/queues/{name}/resume", admin.resume, _O)
+        yield _route("PUT", "/admin/queues/{name}/config", self.queues.configure, _O)
+        yield _route("DELETE", "/admin/queues/{name}/jobs", admin.purge, _O)
+        yield _route("GET", "/admin/jobs", admin.jobs, _R)
+        yield _route("POST", "/admin/jobs/bulk/retry", admin.retry_many, _O)
+        yield _route("POST", "/admin/jobs/bulk/cancel", admin.cancel_many, _O)
+        yield _route("POST", "/admin/jobs/bulk/delete", admin.delete_many, _O)
+        yield _route("GET", "/admin/jobs/{id}", admin.job, _R)
+        yield _route("POST", "/admin/jobs/{id}/cancel", self.jobs.cancel, _O)
+        yield _route("POST", "/admin/jobs/{id}/retry", admin.retry, _O)
+        yield _route("GET", "/admin/workers", admin.workers, _R)
+        yield _route("POST", "/admin/workers/{id}/quiet", admin.quiet, _O)
+        yield _route("DELETE", "/admin/workers/{id}", admin.remove_worker, _O, (204,))
+        yield _route("GET", "/admin/dead-letter", admin.letters, _R)
+        yield _route("GET", "/admin/dead-letter/stats", self.letters.stats, _R)
+        yield _route("POST", "/admin/dead-letter/{id}/retry", self.letters.retry, _O)
+        yield _route("DELETE", "/admin/dead-letter/{id}", admin.delete_letter, _O, (204,))
+        yield _route("GET", "/admin/tenants/{id}/stats", admin.tenant_stats, _R)
         if self.desk.settings.test_mode:
             yield _route("POST", "/admin/reset", Resetting(self.desk).reset, Scope.ADMIN)
 

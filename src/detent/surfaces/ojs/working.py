@@ -27,6 +27,7 @@ from detent.surfaces.ojs.desk import Desk, digest_of, read_body
 from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.progress import checkpoint_of
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
@@ -162,8 +163,9 @@ class Working:
         payload = engine.secrets.opened(body.payload, Owner(job.tenant, job.id, body.type)).payload
         told = shown(stored, name, payload)
         told["lease"] = job.lease
-        if stored.checkpoint is not None:
-            told["checkpoint"] = Raw(stored.checkpoint.encode())
+        checkpoint = checkpoint_of(stored)
+        if checkpoint is not None:
+            told["checkpoint"] = checkpoint
         if job.workflow is not None:
             told["parent_results"] = await self._flows.results_before(job)
         if self._desk.settings.test_mode:

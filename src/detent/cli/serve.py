@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from detent.app.serving import web_app
 from detent.cli.bundles import expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
-from detent.surfaces.http.exchange import Settings
-from detent.surfaces.http.gate import LOOPBACK
-from detent.surfaces.http.logs import JsonLines
-from detent.surfaces.http.server import Bind, is_loopback, need_guard
-from detent.surfaces.http.server import serve as run
 
 __all__ = ["serve"]
 
@@ -47,41 +39,24 @@ def serve(  # noqa: PLR0913 - one parameter per option
     ] = False,
 ) -> None:
     """Serve jobs over HTTP until a signal comes; then finish what was begun."""
-    _log_to_stderr(json_logs)
+    # Only whoever serves waits for everything that a server is made of.
+    from detent.app.serving import Bind, Settings, serving  # noqa: PLC0415
 
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()
 
-    with errors_end_the_command():
-        guarded = is_loopback(host) or asked(place, has_keys)
-        need_guard(host, has_keys=guarded, test_mode=test_mode)
-        settings = Settings(
-            hosts=_hosts(host, allow_host or []),
-            origins=tuple(allow_origin or ()),
-            rate=rate,
-            test_mode=test_mode,
-        )
-        bind = Bind(
-            host=host,
-            port=port,
-            certfile=None if tls_cert is None else str(tls_cert),
-            keyfile=None if tls_key is None else str(tls_key),
-        )
-        run(web_app(place.store, settings), bind)
-
-
-def _hosts(host: str, allowed: list[str]) -> tuple[str, ...]:
-    """The names that requests may use; a server for everybody is told by whoever starts it."""
-    own = LOOPBACK if is_loopback(host) else ()
-    if not own and not allowed:
-        return ()
-    return tuple(name.lower() for name in (*own, *allowed))
-
-
-def _log_to_stderr(json_logs: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines() if json_logs else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    settings = Settings(
+        hosts=tuple(name.lower() for name in allow_host or ()),
+        origins=tuple(allow_origin or ()),
+        rate=rate,
+        test_mode=test_mode,
     )
-    level = os.environ.get("DETENT_LOG_LEVEL", "INFO").upper()
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    bind = Bind(
+        host=host,
+        port=port,
+        certfile=None if tls_cert is None else str(tls_cert),
+        keyfile=None if tls_key is None else str(tls_key),
+    )
+    with errors_end_the_command():
+        is_guarded = bind.is_local or asked(place, has_keys)
+        serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import UTC, datetime
 
 import msgspec
 
-__all__ = ["JsonLines"]
+__all__ = ["JsonLines", "log_to_stderr"]
 
 _SEVERITIES = {
     logging.DEBUG: ("DEBUG", 5),
@@ -36,3 +37,12 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(told).decode()
+
+
+def log_to_stderr(*, as_json: bool) -> None:
+    """Begin to log: for people, or for whoever collects lines."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if as_json else plain)
+    level = os.environ.get("DETENT_LOG_LEVEL", "INFO").upper()
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -13,7 +13,7 @@ import uvicorn
 from detent.errors import OpenToAll
 from detent.surfaces.http.app import WebApp
 
-__all__ = ["Bind", "is_loopback", "serve"]
+__all__ = ["Bind", "config_of", "need_guard", "serve"]
 
 _DRAIN_S = 30
 _KEEP_ALIVE_S = 65
@@ -28,6 +28,16 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
     keyfile: str | None = None
     backlog: int = 2_048
     connections_max: int = 10_000
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 class _Server(uvicorn.Server):
@@ -45,21 +55,9 @@ class _Server(uvicorn.Server):
         super().handle_exit(signal.SIGINT if self.should_exit else sig, frame)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this host can reach it."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def serve(app: WebApp, bind: Bind) -> None:
     """Serve until a signal comes, then drain."""
-    need_guard(bind.host, has_keys=True, test_mode=app.settings.test_mode)
-    server = _Server(config_of(app, bind), app)
-    server.run()
+    _Server(config_of(app, bind), app).run()
 
 
 def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
@@ -82,9 +80,10 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
     )
 
 
-def need_guard(host: str, *, has_keys: bool, test_mode: bool) -> None:
+def need_guard(bind: Bind, *, has_keys: bool, test_mode: bool) -> None:
     """Refuse to be reachable from elsewhere without keys, or in test mode at all."""
-    if is_loopback(host):
+    host = bind.host
+    if bind.is_local:
         return
     if test_mode:
         why = f"Test mode lets anybody wipe the store, so it does not listen on {host}"

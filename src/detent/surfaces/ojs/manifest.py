@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from importlib.metadata import version
 from typing import Any, Final
 
-from detent import __version__
 from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
 from detent.errors import StoreError
 from detent.stores.api import RECORDS_MAX
@@ -15,6 +15,7 @@ from detent.surfaces.ojs.desk import Desk
 __all__ = ["Manifest"]
 
 _LEVEL: Final = 4
+_VERSION: Final = version("detent")
 _OFFICIAL = (
     "admin-api",
     "dead-letter",
@@ -48,7 +49,7 @@ class Manifest:
             "ojs_version": "1.0",
             "implementation": {
                 "name": "detent",
-                "version": __version__,
+                "version": _VERSION,
                 "language": "python",
                 "homepage": "https://detent.dev",
             },
@@ -84,7 +85,7 @@ class Manifest:
         word = "ok" if is_well else "degraded"
         body: dict[str, Any] = {
             "status": word,
-            "version": __version__,
+            "version": _VERSION,
             "uptime_seconds": uptime,
             "backend": {
                 "type": self._backend(),

@@ -57,7 +57,7 @@ class Progress:
     # --- progress -------------------------------------------------------------------------------
 
     async def put(self, call: Call) -> Reply:
-        """Tell how far a job is; its reservation begins anew. One that does not run is left alone."""
+        """Tell how far a job is; one that does not run is left alone."""
         said = read_body(call, _Said)
         name = call.param("id") if "id" in call.params else said.job_id or ""
         share = said.progress

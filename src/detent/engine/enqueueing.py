@@ -119,6 +119,9 @@ class Enqueueing:
             unit = self._made(one, by)
             if not isinstance(unit, Unit):
                 return Refused(unit, index)
+            twin = next((new.job for new in made if new.job.id == one.job_id), None)
+            if one.ask.id is not None and twin is not None:
+                return Refused(Clash("id", twin), index)
             made += unit.new
         coalescer = self._keyed if any(is_keyed(ask) for ask in asks) else self._plain
         [outcome] = await coalescer.commit([Unit(command_id, new=tuple(made))])

@@ -70,6 +70,7 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         date_header=True,
         backlog=bind.backlog,
         limit_concurrency=bind.connections_max,

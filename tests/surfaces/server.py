@@ -135,7 +135,7 @@ def eventually(look: Callable[[], T], patience_s: float = _PATIENCE_S) -> T:
         except AssertionError:
             if time.monotonic() > until:
                 raise
-            found = None  # type: ignore[assignment]
+            found = None
         if found:
             return found
         assert time.monotonic() < until, "it did not come in time"
@@ -172,5 +172,6 @@ def running(url: str, settings: Settings | None = None) -> Iterator[Running]:
         eventually(lambda: found.is_up or not thread.is_alive())
         yield found
     finally:
+        app.service.begin_stop()
         server.should_exit = True
         thread.join()

@@ -50,8 +50,8 @@ def test_everything_that_was_said_comes_back(client: Client) -> None:
         '"options":{"queue":"q.1","priority":"HIGH","expires_at":"2099-12-31T23:59:59Z",'
         '"scheduled_at":"2098-01-01T00:00:00+02:00","timeout_ms":5000,'
         '"visibility_timeout":"PT2M","tags":["x"],"metadata":{"m":1},'
-        '"unique":{"keys":["type","args"]},"rate_limit":{"key":"k","concurrency":2}}}' % ID
-    )
+        '"unique":{"keys":["type","args"]},"rate_limit":{"key":"k","concurrency":2}}}'
+    ).replace("%s", ID)
     pushed = client.post("/jobs", text.encode())
     job = pushed.ok(201)["job"]
     assert b"[1.0,10000000000000000000000," in pushed.text

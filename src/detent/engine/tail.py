@@ -32,11 +32,12 @@ class Listener:
         self._waiting: deque[Fed] = deque()
         self._bell = asyncio.Event()
         self.dropped: list[Fed] = []
+        self.is_open = False
 
     def offer(self, page: Sequence[Fed]) -> None:
         """Keep what is wanted, as far as there is room."""
         for fed in page:
-            if self._wants(fed):
+            if self.is_open and self._wants(fed):
                 if len(self._waiting) >= BUFFER_MAX:
                     self.dropped.append(self._waiting.popleft())
                 self._waiting.append(fed)
@@ -60,6 +61,7 @@ class Tail:
         self._listeners: set[Listener] = set()
         self._after = 0
         self._is_reading = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._working: asyncio.Task[None] | None = None
 
     async def listen(self, wants: Callable[[Fed], bool] = lambda _: True) -> Listener:
@@ -72,7 +74,14 @@ class Tail:
         if self._working is None or self._working.done():
             self._is_reading.clear()
             self._working = asyncio.ensure_future(self._work())
-        await self._is_reading.wait()
+        try:
+            await self._is_reading.wait()
+            # What is not read yet is older than this call, and for the others alone.
+            await self._read()
+        except BaseException:
+            self.leave(listener)
+            raise
+        listener.is_open = True
         return listener
 
     def leave(self, listener: Listener) -> None:
@@ -109,7 +118,8 @@ class Tail:
             await asyncio.sleep(PAUSE_S)
 
     async def _read(self) -> None:
-        async for page in self.since(self._after):
-            for listener in self._listeners:
-                listener.offer(page)
-            self._after = page[-1].pos
+        async with self._turn:
+            async for page in self.since(self._after):
+                for listener in self._listeners:
+                    listener.offer(page)
+                self._after = page[-1].pos

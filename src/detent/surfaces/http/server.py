@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import signal
 from types import FrameType
@@ -49,8 +48,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal drains, the second ends."""
-        loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(self._app.service.stopping.set)
+        self._app.service.begin_stop()
         # A second interrupt is uvicorn's way to stop waiting; a second TERM means the same.
         super().handle_exit(signal.SIGINT if self.should_exit else sig, frame)
 

@@ -26,6 +26,7 @@ class Service:
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
         """Set as soon as the server is to stop: whoever waits for something stops waiting."""
 
@@ -44,8 +45,14 @@ class Service:
         """The engine is there."""
         self._engine = engine
 
+    def begin_stop(self) -> None:
+        """Let everybody who waits stop waiting; from any thread, or from a signal."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.stopping.set)
+
     async def start(self) -> None:
         """Open the store and begin to look after it."""
+        self._loop = asyncio.get_running_loop()
         engine = await self._opening(self._stack)
         for name, work in (("upkeep", engine.upkeep.run), ("webhooks", engine.webhooks.run)):
             self.keep(name, work)

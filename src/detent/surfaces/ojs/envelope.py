@@ -24,7 +24,16 @@ SPEC: Final = "1.0"
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _EXTRAS = msgspec.json.Decoder(Extras)
 _MARK = f'"{EXTRAS}"'
+_SCHEDULE = '"schedule"'
 _NONE = Extras()
+
+
+class _Slot(msgspec.Struct, frozen=True):
+    """Where a job of a schedule says it comes from."""
+
+    name: str
+    at: str
+    by_hand: bool
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -36,12 +45,23 @@ class Kept(msgspec.Struct, frozen=True):
 
 def kept_of(text: str) -> Kept:
     """The two parts of the metadata."""
-    if _MARK not in text:
+    if _MARK not in text and _SCHEDULE not in text:
         return Kept(Raw(text.encode()))
     fields = _OBJECT.decode(text)
     extras = fields.pop(EXTRAS, None)
-    meta = Raw(msgspec.json.encode(fields))
+    meta = Raw(msgspec.json.encode({**fields, **_slot_of(fields.get("schedule"))}))
     return Kept(meta) if extras is None else Kept(meta, _EXTRAS.decode(extras))
+
+
+def _slot_of(raw: Raw | None) -> dict[str, str]:
+    """The same in the words of this surface; a user's own word of that name is not meant."""
+    if raw is None:
+        return {}
+    try:
+        slot = msgspec.json.decode(raw, type=_Slot)
+    except msgspec.DecodeError:
+        return {}
+    return {"cron_name": slot.name, "cron_triggered_at": slot.at}
 
 
 def shown(stored: Stored, job_id: str, payload: str | None = None) -> dict[str, Any]:

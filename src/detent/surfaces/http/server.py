@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import signal
 from types import FrameType
 
 import msgspec
@@ -46,11 +45,11 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, the second ends."""
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """The first signal drains, the second ends; neither is passed on: the end is a good one."""
         self._app.service.begin_stop()
-        # A second interrupt is uvicorn's way to stop waiting; a second TERM means the same.
-        super().handle_exit(signal.SIGINT if self.should_exit else sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 def serve(app: WebApp, bind: Bind) -> None:

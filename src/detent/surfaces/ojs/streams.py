@@ -216,9 +216,11 @@ class Streams:
         """Whoever is connected says what they follow, and hears of it."""
         if not who.has(Scope.READ):
             raise Problem(403, "forbidden", "this needs the scope read")
-        await socket.accept("ojs.v1" if "ojs.v1" in socket.scope.get("subprotocols", ()) else None)
         tenant = socket.headers.get("x-ojs-tenant", who.tenant)
+        if not who.may_enter(tenant):
+            raise Problem(403, "forbidden", "this key is for other tenants")
         tenant = f"{self._desk.room}/{tenant}" if self._desk.room else tenant
+        await socket.accept("ojs.v1" if "ojs.v1" in socket.scope.get("subprotocols", ()) else None)
         talk = _Talk(self, socket, who, tenant)
         listener = await self._desk.engine.tail.listen(_of_tenant(tenant))
         hearing = asyncio.ensure_future(talk.hear(self._desk))

@@ -20,9 +20,10 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One operation. `scope` of `None` is open to anybody; `says` is for the document.
+    """One operation. `scope` of `None` is open to anybody; what follows it is for the document.
 
-    `patience` is set for those that may take longer than others: they wait for something.
+    `takes` and `gives` name the shapes of bodies, `type` is that of a reply that is no JSON, and
+    `query` has the shapes of what may be asked behind the path.
     """
 
     method: str
@@ -31,8 +32,11 @@ class Route(msgspec.Struct, frozen=True):
     scope: Scope | None
     says: str = ""
     statuses: tuple[int, ...] = (200,)
-    takes_body: bool = False
-    patience: bool = False
+    takes: str | None = None
+    gives: str = "Anything"
+    needs_body: bool = False
+    type: str | None = None
+    query: Mapping[str, Mapping[str, Any]] = {}
 
 
 class _Node:

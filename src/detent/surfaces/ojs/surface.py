@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from importlib.metadata import version
+from typing import Any, Final
 
 from starlette.websockets import WebSocket
 
 from detent.engine.access import Principal, Scope
 from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
@@ -24,6 +26,7 @@ from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.resetting import Resetting
+from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.streams import Streams
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
@@ -65,6 +68,11 @@ class OjsSurface:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[WORKER] = self.workers.answer
 
+    async def openapi(self, _: Call) -> Reply:
+        """What may be asked here, for programs that write clients."""
+        told = document(self.routes, SCHEMAS, _TYPE.decode(), version("detent"))
+        return self.desk.reply(told)
+
     def problem(self, problem: Problem, call: Call) -> Reply:
         """An error of the specification."""
         return problem_reply(problem, call.request_id)
@@ -85,12 +93,22 @@ class OjsSurface:
 
     def _job_routes(self) -> Iterable[Route]:
         jobs = self.jobs
-        yield _route("POST", "/jobs", jobs.push, _P, (201, 200))
-        yield _route("POST", "/jobs/batch", jobs.push_many, _P, (201,))
+        yield _route(
+            "POST", "/jobs", jobs.push, _P, (201, 200), takes="JobRequest", gives="JobReply"
+        )
+        yield _route(
+            "POST",
+            "/jobs/batch",
+            jobs.push_many,
+            _P,
+            (201,),
+            takes="JobsRequest",
+            gives="JobsReply",
+        )
         yield _route("POST", "/jobs/bulk", jobs.push_bulk, _P, (200, 207, 422))
         yield _route("POST", "/jobs/results", jobs.results, _R)
-        yield _route("GET", "/jobs/{id}", jobs.get, _R)
-        yield _route("DELETE", "/jobs/{id}", jobs.cancel, _P)
+        yield _route("GET", "/jobs/{id}", jobs.get, _R, gives="JobReply")
+        yield _route("DELETE", "/jobs/{id}", jobs.cancel, _P, gives="JobReply")
         yield _route("POST", "/jobs/{id}/cancel", jobs.cancel, _P)
         yield _route("POST", "/jobs/{id}/activate", jobs.activate, _P)
         yield _route("PATCH", "/jobs/{id}", jobs.patch, _O)
@@ -101,46 +119,54 @@ class OjsSurface:
     def _worker_routes(self) -> Iterable[Route]:
         working = Working(self.desk, self.workers, self.flows)
         for path in ("/workers/fetch", "/jobs/fetch"):
-            yield _route("POST", path, working.fetch, _W)
+            yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
         for path in ("/workers/ack", "/jobs/{id}/ack"):
-            yield _route("POST", path, working.ack, _W)
+            yield _route("POST", path, working.ack, _W, takes="AckRequest", gives="ReportReply")
         for path in ("/workers/nack", "/jobs/{id}/nack"):
-            yield _route("POST", path, working.nack, _W)
+            yield _route("POST", path, working.nack, _W, takes="NackRequest", gives="ReportReply")
         for path in ("/workers/heartbeat", "/workers/beat"):
-            yield _route("POST", path, self.workers.heartbeat, _W)
+            yield _route("POST", path, self.workers.heartbeat, _W, takes="BeatRequest")
         yield _route("POST", "/workers/register", self.workers.register, _W)
         yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
 
     def _other_routes(self) -> Iterable[Route]:
         queues, letters, crons, flows = self.queues, self.letters, Crons(self.desk), self.flows
-        yield _route("GET", "/queues", queues.listed, _R)
+        yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
         yield _route("GET", "/queues/{name}", queues.get, _R)
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
         yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
         yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
-        yield _route("GET", "/dead-letter", letters.listed, _R)
+        yield _route("GET", "/dead-letter", letters.listed, _R, query=PAGES, gives="JobsReply")
         yield _route("DELETE", "/dead-letter", letters.purge, _O)
         yield _route("GET", "/dead-letter/stats", letters.stats, _R)
         yield _route("POST", "/dead-letter/retry", letters.retry_many, _O)
         yield _route("GET", "/dead-letter/{id}", letters.get, _R)
         yield _route("POST", "/dead-letter/{id}/retry", letters.retry, _O)
         yield _route("DELETE", "/dead-letter/{id}", letters.delete, _O)
-        yield _route("POST", "/cron", crons.put, _O, (201, 200))
-        yield _route("GET", "/cron", crons.listed, _R)
+        yield _route("POST", "/cron", crons.put, _O, (201, 200), takes="CronRequest")
+        yield _route("GET", "/cron", crons.listed, _R, query=PAGES)
         yield _route("GET", "/cron/{name}", crons.get, _R)
         yield _route("PATCH", "/cron/{name}", crons.patch, _O)
         yield _route("DELETE", "/cron/{name}", crons.delete, _O)
         yield _route("POST", "/cron/{name}/trigger", crons.trigger, _O)
-        yield _route("POST", "/workflows", flows.create, _P, (201,))
+        yield _route(
+            "POST",
+            "/workflows",
+            flows.create,
+            _P,
+            (201,),
+            takes="WorkflowRequest",
+            gives="WorkflowReply",
+        )
         yield _route("GET", "/workflows", flows.listed, _R)
-        yield _route("GET", "/workflows/{id}", flows.get, _R)
+        yield _route("GET", "/workflows/{id}", flows.get, _R, gives="WorkflowReply")
         yield _route("GET", "/workflows/{id}/progress", flows.progress, _R)
         yield _route("DELETE", "/workflows/{id}", flows.cancel, _P)
         yield _route("GET", "/events", self.events.listed, _R)
         streams = self.streams
-        yield _route("GET", "/events/stream", streams.any, _R)
-        yield _route("GET", "/jobs/{id}/events", streams.job, _R)
-        yield _route("GET", "/queues/{name}/events", streams.queue, _R)
+        yield _route("GET", "/events/stream", streams.any, _R, type="text/event-stream")
+        yield _route("GET", "/jobs/{id}/events", streams.job, _R, type="text/event-stream")
+        yield _route("GET", "/queues/{name}/events", streams.queue, _R, type="text/event-stream")
         progress = Progress(self.desk)
         yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
         yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
@@ -185,6 +211,7 @@ class OjsSurface:
             yield Route("GET", path, manifest.health, None, _says(manifest.health), (200, 503))
         for path in ("/ready", "/readyz"):
             yield Route("GET", path, manifest.ready, None, _says(manifest.ready), (200, 503))
+        yield Route("GET", f"{BASE}/openapi.json", self.openapi, None, "This document.")
         yield Route("GET", "/livez", manifest.live, None, _says(manifest.live))
 
 
@@ -194,13 +221,16 @@ def _route(
     handler: Handler,
     scope: Scope,
     statuses: tuple[int, ...] = (200,),
+    **told: Any,
 ) -> Route:
     async def checked(call: Call) -> Reply:
         _check(call)
         return await handler(call)
 
     checked.__name__ = getattr(handler, "__qualname__", "").replace(".", "_").lower()
-    return Route(method, f"{BASE}{path}", checked, scope, _says(handler), statuses)
+    if "takes" not in told and method in ("POST", "PUT", "PATCH", "DELETE"):
+        told["takes"] = "Anything"
+    return Route(method, f"{BASE}{path}", checked, scope, _says(handler), statuses, **told)
 
 
 def _says(handler: Handler) -> str:

@@ -22,6 +22,8 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── OpenToAll              a server that others could reach, in front of a store without keys
+    ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
     ├── WorkflowAborted        the workflow whose result was asked for was called off
@@ -93,14 +95,6 @@ caller ever has to read the message. The message says what happened, why, and wh
 
 from __future__ import annotations
 
-from detent.errors.base import (
-    BadHistory,
-    BadMachine,
-    BadPolicy,
-    BadProof,
-    DetentError,
-    IllegalTransition,
-)
 from detent.errors.jobs import (
     AddressRefused,
     AppAmbiguous,
@@ -122,6 +116,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    OpenToAll,
     PayloadTooDeep,
     PayloadTooLarge,
     PostFailed,
@@ -132,12 +127,21 @@ from detent.errors.jobs import (
     SecretUnreadable,
     TooMany,
     UnknownJob,
+    UnknownKey,
     UnknownSchedule,
     UnknownWebhook,
     UnknownWorkflow,
     WebhookError,
     WorkflowAborted,
     WorkflowFailed,
+)
+from detent.errors.root import (
+    BadHistory,
+    BadMachine,
+    BadPolicy,
+    BadProof,
+    DetentError,
+    IllegalTransition,
 )
 from detent.errors.stores import (
     BadName,
@@ -232,6 +236,7 @@ __all__ = [
     "NoSecretKey",
     "NotQuiet",
     "NotSuspendable",
+    "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",
@@ -263,6 +268,7 @@ __all__ = [
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
+    "UnknownKey",
     "UnknownSchedule",
     "UnknownSlot",
     "UnknownWebhook",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detent.errors.base import DetentError
+from detent.errors.root import DetentError
 
 __all__ = [
     "AlreadyStarted",

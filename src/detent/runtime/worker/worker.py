@@ -17,7 +17,7 @@ from detent.runtime.worker.counting import Counts
 from detent.runtime.worker.crossing import Crossing
 from detent.runtime.worker.desk import Desk
 from detent.runtime.worker.floor import Floor
-from detent.runtime.worker.leaving import Leaving
+from detent.runtime.worker.leaving import STOP_S, Leaving
 from detent.runtime.worker.settings import Running, Settings, Status
 from detent.runtime.worker.wishing import Wishes
 
@@ -52,16 +52,17 @@ class Worker:
         starting = Crossing(asyncio.get_running_loop(), self._floor.start)
         await self._bridge.reach(self._work(starting.put))
 
-    async def stop(self, grace_s: float) -> list[str]:
+    async def stop(self, grace_s: float, last_s: float = STOP_S) -> list[str]:
         """Claim nothing more, let runs finish within the grace, and give the others back.
 
-        The answer names jobs whose handlers could not be stopped: the process should end.
+        These have `last_s` to end after they were interrupted. The answer names jobs whose handlers
+        could not be stopped: the process should end.
         """
-        return await self._bridge.reach(self._leaving.stop(grace_s))
+        return await self._bridge.reach(self._leaving.stop(grace_s, last_s))
 
-    async def hasten(self, grace_s: float) -> None:
+    async def hasten(self, grace_s: float, last_s: float = STOP_S) -> None:
         """Shorten the grace of a stop that is under way."""
-        await self._bridge.reach(_called(lambda: self._leaving.hasten(grace_s)))
+        await self._bridge.reach(_called(lambda: self._leaving.hasten(grace_s, last_s)))
 
     async def lapse(self) -> list[str]:
         """The leases are lost: stop all handlers now, and report nothing.

@@ -35,12 +35,11 @@ class Member(ProcessBody):
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
         self._members = members
-        self._burying: asyncio.Task[None] | None = None
 
     async def spawn(self, handover: Handover) -> Born:
         """Start it, have the store know it, and only then let it claim."""
         born = await super().spawn(handover)
-        self._burying = asyncio.create_task(self._members.follow(self, handover, born))
+        self._members.begin(self, handover, born)
         return born
 
     def _hear(self, message: Message) -> None:
@@ -59,6 +58,7 @@ class Members:
         self._supervisor = supervisor
         self._types = tuple(types)
         self._alive: dict[str, Member] = {}
+        self._following: set[asyncio.Task[None]] = set()
         self._beating: Beating | None = None
         self._bridge: Bridge | None = None
 
@@ -77,7 +77,17 @@ class Members:
         files = Files(logs, slot)
         return lambda: Member(self, program, files)
 
-    async def follow(self, member: Member, handover: Handover, born: Born) -> None:
+    def begin(self, member: Member, handover: Handover, born: Born) -> None:
+        """It exists: from now on the store hears of it."""
+        task = asyncio.create_task(self._follow(member, handover, born))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def buried(self) -> None:
+        """Return when the store has heard of every end there was."""
+        await asyncio.gather(*self._following)
+
+    async def _follow(self, member: Member, handover: Handover, born: Born) -> None:
         """Keep it known from its first moment to its last."""
         instance = handover.instance
         self._alive[instance] = member

@@ -68,12 +68,17 @@ class Yard:
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """A fleet that is up: each of its workers has said that it is ready."""
+        fleet = self.begin(*options)
+        eventually(lambda: self.is_up(fleet), "the fleet does not come up")
+        return fleet
+
+    def begin(self, *options: str) -> subprocess.Popen[bytes]:
+        """A fleet that is on its way."""
         command = [sys.executable, "-m", "detent", "worker", "program.py", *options]
         log = (self.folder / f"fleet-{len(self._fleets)}.log").open("wb")
         with log:
             fleet = subprocess.Popen(command, cwd=self.folder, stderr=log, stdout=log)  # noqa: S603
         self._fleets.append(fleet)
-        eventually(lambda: self.is_up(fleet), "the fleet does not come up")
         return fleet
 
     def is_up(self, fleet: subprocess.Popen[bytes]) -> bool:

@@ -79,9 +79,45 @@ if "LIFECYCLE_INSTANCE_ID" in os.environ:
     assert yard.processes() == []
 
 
-@pytest.mark.parametrize("option", ["--slots", "--workers", "--sync-slots"])
-def test_an_option_that_makes_no_sense_is_an_error_in_one_line(yard: Yard, option: str) -> None:
-    fleet = yard.begin(option, "0")
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("--slots", "0", "bad_option"),
+        ("--workers", "0", "bad_option"),
+        ("--name", "../elsewhere", "bad_option"),
+        ("--queue", "", "name_too_long"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_an_error_in_one_line(
+    yard: Yard, option: str, value: str, code: str
+) -> None:
+    fleet = yard.begin(option, value)
     assert fleet.wait(60) == 2
     assert yard.log(fleet).startswith("Error: ")
-    assert yard.log(fleet).endswith("[bad_option].\n")
+    assert yard.log(fleet).endswith(f"[{code}].\n")
+
+
+@pytest.mark.slow
+def test_a_worker_whose_threads_are_stuck_is_relieved(yard: Yard) -> None:
+    wall = yard.enqueue("stubborn", "wall")
+    yard.start("--sync-slots", "1")
+    [pid] = eventually(lambda: yard.begun("wall"))
+    wall.cancel()
+    again = yard.enqueue("stubborn", "more")
+    eventually(lambda: yard.begun("more"), "nobody takes the place of the stuck one")
+    assert yard.begun("more") != [pid]
+    assert wall.status().cause == "abandoned"
+    yard.let_go("more")
+    again.result(timeout=30)
+
+
+@pytest.mark.slow
+def test_what_blocks_the_loop_beyond_its_time_is_not_the_end_of_its_worker(yard: Yard) -> None:
+    wall = yard.enqueue("endless", "wall")
+    yard.start()
+    [pid] = eventually(lambda: yard.begun("wall"))
+    jobs = [yard.enqueue("quick", number) for number in range(20)]
+    assert [job.result(timeout=60) for job in jobs] == list(range(20))
+    assert yard.pids_of("worker-1") != [pid]
+    assert wall.status().cause == "exhausted"
+    assert "lose" not in {event.name for job in jobs for event in job.history()}

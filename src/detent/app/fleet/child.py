@@ -139,6 +139,7 @@ class Child:
             jobs = [(one.id, one.type, one.since, one.step) for one in status.running[:100]]
             told = {"kind": "status", "done": status.done, "failed": status.failed}
             counts = {"running": len(status.running), "slots": status.slots}
+            counts["worn"] = status.wants_recycling
             self._inside.tell({**told, **counts, "state": status.state, "jobs": jobs})
             await asyncio.sleep(_STATUS_S)
 

@@ -21,6 +21,7 @@ from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
 from detent.engine.engine import Engine
 from detent.errors import DetentError, JournalLocked
+from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
@@ -28,6 +29,7 @@ from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
+from detent.runtime.supervisor.recycling import swap
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.spec import KEEPER, Probe, Spec
 from detent.runtime.supervisor.supervisor import Supervisor
@@ -169,6 +171,7 @@ class Fleet:
         hearing = Hearing(lapsed=hear(self._lapse), lost=hear(self._lapse))
         beating = await bridge.reach(_made(lambda: Beating(engine.store, hearing)))
         self.members.join(beating, bridge)
+        self.members.worn = self._relieve
         self.shipping = Shipping(self.supervisor, engine, bridge)
         self._beside = [
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
@@ -181,6 +184,14 @@ class Fleet:
         for live in tuple(self.supervisor.lives):
             if live.id in instances:
                 self.supervisor.tasks.run(self._see_off(live), f"seeing off {live.id}")
+
+    def _relieve(self, instance: str) -> None:
+        """Too much of it is stuck: another takes its place, as soon as that one is ready."""
+        for live, slot in tuple(self.supervisor.lives.items()):
+            if live.id == instance and slot.live is live and not slot.busy.locked():
+                live.note("recycled", "stuck")
+                work = swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
+                self.supervisor.tasks.run(work, f"relieving {instance}")
 
     async def _see_off(self, live: Live) -> None:
         """Whoever cannot hear that, because a handler holds its interpreter, is killed for it."""

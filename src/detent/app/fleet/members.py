@@ -34,10 +34,12 @@ class Member(ProcessBody):
     def __init__(self, members: Members, program: Program, files: Files) -> None:
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
+        self.instance = ""
         self._members = members
 
     async def spawn(self, handover: Handover) -> Born:
         """Start it, have the store know it, and only then let it claim."""
+        self.instance = handover.instance
         born = await super().spawn(handover)
         self._members.begin(self, handover, born)
         return born
@@ -45,6 +47,8 @@ class Member(ProcessBody):
     def _hear(self, message: Message) -> None:
         if message["kind"] == "status":
             self.status = message
+            if message.get("worn"):
+                self._members.worn(self.instance)
 
 
 class Members:
@@ -59,6 +63,8 @@ class Members:
         self._types = tuple(types)
         self._alive: dict[str, Member] = {}
         self._following: set[asyncio.Task[None]] = set()
+        self.worn: Callable[[str], None] = lambda _: None
+        """Told, again and again, who says of itself that another should take its place."""
         self._beating: Beating | None = None
         self._bridge: Bridge | None = None
 

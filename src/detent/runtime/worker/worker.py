@@ -8,6 +8,7 @@ may be called in any loop, that of the bridge too.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from detent.runtime.reporting import Report, Reporter
@@ -48,7 +49,7 @@ class Worker:
         """Work, until it is stopped; `InstanceLost` if it was declared lost."""
         store_loop = await self._bridge.reach(_own_loop())
         landing: Crossing[Report] = Crossing(store_loop, self._desk.land)
-        self._floor = Floor(self._runner, self._reporter, landing.put)
+        self._floor = Floor(self._runner, self._reporter, landing.put, self._desk.unbegun.begins)
         starting = Crossing(asyncio.get_running_loop(), self._floor.start)
         await self._bridge.reach(self._work(starting.put))
 
@@ -120,9 +121,11 @@ class Worker:
         while self._floor is not None:
             self._floor.ping(self._turned)
             await asyncio.sleep(PULSE_S)
+            self._desk.mind_the_loop()
 
     def _turned(self) -> None:
         self._counts.loop_at = self._runner.engine.store.now()
+        self._counts.turned = time.monotonic()
 
     def _call(self, what: Callable[[Flight], None], flight: Flight) -> None:
         if self._floor is not None:

@@ -136,7 +136,7 @@ class Beating:
         try:
             await self._bury()
         except _FAULTS as error:
-            _log.warning("the end of worker %s could not be told yet: %s", instance, error)
+            _log.warning("the end of worker %s could not be told yet: %s", instance, _why(error))
         return instance not in self._deaths
 
     # --- the two loops --------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Beating:
                 await self.beat()
                 next_at = sent + self._pace.every_s
             except _FAULTS as error:
-                _log.warning("the beat of %d workers failed: %s", len(self._kept), error)
+                _log.warning("the beat of %d workers failed: %s", len(self._kept), _why(error))
                 next_at = self._clock() + self._pace.retry_s
             await self._sleep_until(next_at)
 
@@ -234,6 +234,10 @@ class Beating:
             ]
             wait_s = min(ends, default=self._clock() + self._pace.retry_s) - self._clock()
             await asyncio.sleep(min(max(wait_s, 0.0), self._pace.retry_s))
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or "the store does not answer"
 
 
 def _tell(listener: Callable[[Sequence[str]], None], ids: Sequence[str]) -> None:

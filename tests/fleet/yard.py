@@ -81,9 +81,11 @@ class Yard:
         eventually(lambda: self.is_up(fleet), "the fleet does not come up")
         return fleet
 
-    def begin(self, *options: str) -> subprocess.Popen[bytes]:
-        """A fleet that has just been started."""
-        command = [sys.executable, "-m", "detent", "worker", "program.py", *options]
+    def begin(
+        self, *options: str, verb: str = "worker", program: str = "program.py"
+    ) -> subprocess.Popen[bytes]:
+        """A fleet that is on its way."""
+        command = [sys.executable, "-m", "detent", verb, program, *options]
         log = (self.folder / f"fleet-{len(self._fleets)}.log").open("wb")
         with log:
             fleet = subprocess.Popen(  # noqa: S603

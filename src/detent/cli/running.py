@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,7 +22,7 @@ from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.fleetview import FleetView
 from detent.cli.output import stdout_is_terminal
-from detent.cli.places import errors_end_the_command
+from detent.cli.places import errors_end_the_command, shown_url
 from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
@@ -143,7 +143,7 @@ class Life(Bundle):
 @expanded
 def worker(program: Program, crew: Crew, life: Life) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, crew.orders(program, life), view=False)
+    _run(program, lambda: crew.orders(program, life), view=False)
 
 
 @expanded
@@ -157,11 +157,12 @@ def up(
     ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, crew.orders(program, life), view=True, reload=reload)
+    _run(program, lambda: crew.orders(program, life), view=True, reload=reload)
 
 
-def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> None:
+def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
     with errors_end_the_command():
+        orders = told()
         app = load(program)
         app.move_to(orders.told.url)
         is_shown = view and stdout_is_terminal()
@@ -184,10 +185,18 @@ async def serve(
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
-        async with fleet:
-            _log.info("%d workers run the jobs of %s", orders.workers, orders.told.reference)
+        async with AsyncExitStack() as stack:
+            if not await signals.unless_cancelled(stack.enter_async_context(fleet)):
+                return
+            _log.info(
+                "%d workers run the jobs of %s, which are kept in %s",
+                orders.workers,
+                orders.told.reference,
+                shown_url(app.connection.url),
+            )
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
-                await signals.cancelled.wait()
-                await signals.shut_down(fleet.stop())
+                await signals.unless_cancelled(fleet.wait())
+                # Until the grace is over, jobs that still run are no reason to worry.
+                await signals.shut_down(fleet.stop(), orders.grace_s)

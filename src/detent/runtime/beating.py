@@ -137,7 +137,7 @@ class Beating:
         try:
             await self._bury()
         except _FAULTS as error:
-            _log.warning("the end of worker %s could not be told yet: %s", instance, _told(error))
+            _log.warning("the end of worker %s could not be told yet: %s", instance, _why(error))
         return instance not in self._deaths
 
     # --- the two loops --------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Beating:
                 await self.beat()
                 next_at = sent + self._pace.every_s
             except _FAULTS as error:
-                _log.warning("the beat of %d workers failed: %s", len(self._kept), _told(error))
+                _log.warning("the beat of %d workers failed: %s", len(self._kept), _why(error))
                 next_at = self._clock() + self._pace.retry_s
             await self._sleep_until(next_at)
 
@@ -238,9 +238,8 @@ class Beating:
             await asyncio.sleep(min(max(wait_s, 0.0), self._pace.retry_s))
 
 
-def _told(error: BaseException) -> str:
-    """Not every error says something of itself: one that came too late does not."""
-    return str(error) or "no answer in time"
+def _why(error: BaseException) -> str:
+    return str(error) or "the store does not answer"
 
 
 def _tell(listener: Callable[[Sequence[str]], None], ids: Sequence[str]) -> None:

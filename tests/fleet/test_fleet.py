@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 BOTH = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 

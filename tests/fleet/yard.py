@@ -6,30 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from detent import Detent, Handle
 from detent.engine.workers import Listed
-from detent.runtime.process.identity import name_of, pids, state_of
+from detent.host import name_of, pids, state_of
+from tests.waiting import eventually
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
 _PROGRAM = Path(__file__).with_name("program.txt")
-
-
-def eventually(look: Callable[[], T], why: str = "") -> T:
-    """What it answers, as soon as that is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"in vain: {why or look}"
-        threading.Event().wait(0.03)
 
 
 def slot_of(one: Listed) -> str:

@@ -16,7 +16,7 @@ import typer
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import STATE_DIR, Orders, Told
+from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
@@ -31,6 +31,7 @@ from detent.stores.api import Fair
 
 __all__ = ["up", "worker"]
 
+_log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
 _US = 1_000_000
 Program = Annotated[
@@ -93,7 +94,7 @@ class Crew(Bundle):
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
 
-    def orders(self, program: str, life: Life) -> Orders:
+    def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
         """The same as the fleet takes it."""
         settings = Settings(
             queues=tuple(self.queue or ("default",)),
@@ -110,6 +111,7 @@ class Crew(Bundle):
             grace_s=span_us(self.grace) / _US,
             recycle=life.recycle,
             upkeep=self.upkeep,
+            web=web,
         )
 
 
@@ -183,9 +185,9 @@ async def serve(
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with fleet:
-            logging.getLogger("detent.fleet").info(
-                "%d workers run the jobs of %s", orders.workers, orders.told.reference
-            )
+            _log.info("%d workers run the jobs of %s", orders.workers, orders.told.reference)
+            if orders.web is not None:
+                _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.cancelled.wait()
                 await signals.shut_down(fleet.stop())

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.members import Members
@@ -22,6 +24,8 @@ from detent.app.fleet.shipping import Shipping
 from detent.engine.engine import Engine
 from detent.errors import DetentError, JournalLocked
 from detent.runtime.beating import Beating, Hearing
+from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
@@ -98,7 +102,7 @@ class Fleet:
 
     def _supervisor(self, engine: Engine) -> Supervisor:
         tree = Tree(self.journal, name=f"fleet {self.id}")
-        specs = [*self._keepers(engine), *self._workers()]
+        specs = [*self._keepers(engine), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())
 
@@ -115,6 +119,29 @@ class Fleet:
                 revision=revision,
             )
             for number in range(1, orders.workers + 1)
+        ]
+
+    def _servers(self) -> list[Spec]:
+        """The web surfaces in a process of their own, if they are wanted."""
+        web = self.orders.web
+        if web is None:
+            return []
+        command = (sys.executable, "-m", "detent", "serve")
+        program = Program(
+            command=(*command, "--host", web.host, "--port", str(web.port)),
+            # Not on the command line, which everybody on this host can read.
+            environment={STORE_NAMES[0]: self.app.connection.url},
+            suspendable=False,
+        )
+        files = Files(self.logs, "server")
+        return [
+            Spec(
+                name="server",
+                make=lambda: ProcessBody(program, files=files),
+                role="server",
+                stop_grace_s=self.orders.grace_s,
+                needs_ready_signal=False,
+            )
         ]
 
     def _keepers(self, engine: Engine) -> list[Spec]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,15 +21,14 @@ from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.fleetview import FleetView
-from detent.cli.output import stdout_is_terminal
-from detent.cli.places import errors_end_the_command
+from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
 
-__all__ = ["up", "worker"]
+__all__ = ["started", "up", "worker"]
 
 _log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
@@ -96,23 +95,24 @@ class Crew(Bundle):
 
     def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
         """The same as the fleet takes it."""
-        settings = Settings(
-            queues=tuple(self.queue or ("default",)),
-            slots=self.slots,
-            sync_slots=min(self.sync_slots, self.slots),
-            tenants=tuple(self.tenant or ("",)),
-            fair=None if self.fair is None else Fair(self.fair),
-        )
-        return Orders(
-            told=Told(reference=program, url=self.store, settings=settings),
-            workers=self.workers,
-            name=self.name,
-            state_dir=self.state_dir,
-            grace_s=span_us(self.grace) / _US,
-            recycle=life.recycle,
-            upkeep=self.upkeep,
-            web=web,
-        )
+        with errors_end():
+            settings = Settings(
+                queues=tuple(self.queue or ("default",)),
+                slots=self.slots,
+                sync_slots=min(self.sync_slots, self.slots),
+                tenants=tuple(self.tenant or ("",)),
+                fair=None if self.fair is None else Fair(self.fair),
+            )
+            return Orders(
+                told=Told(reference=program, url=self.store, settings=settings),
+                workers=self.workers,
+                name=self.name,
+                state_dir=self.state_dir,
+                grace_s=span_us(self.grace) / _US,
+                recycle=life.recycle,
+                upkeep=self.upkeep,
+                web=web,
+            )
 
 
 @dataclass(frozen=True)
@@ -161,17 +161,19 @@ def up(
 
 
 def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> None:
-    with errors_end_the_command():
+    is_shown = view and stdout_is_terminal()
+    logging.basicConfig(
+        level=logging.WARNING if is_shown else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    with errors_end():
         app = load(program)
         app.move_to(orders.told.url)
-        is_shown = view and stdout_is_terminal()
-        logging.basicConfig(
-            level=logging.WARNING if is_shown else logging.INFO,
-            format="%(asctime)s %(levelname)s %(message)s",
-            stream=sys.stderr,
-        )
-        asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
+    with errors_end(lambda _: 1):
+        code = asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
         app.close()
+    raise typer.Exit(code)
 
 
 async def serve(
@@ -180,14 +182,24 @@ async def serve(
     show: Callable[[Fleet], AbstractContextManager[object]] | None = None,
     *,
     reload: bool = False,
-) -> None:
+) -> int:
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
-        async with fleet:
+        async with started(fleet):
             _log.info("%d workers run the jobs of %s", orders.workers, orders.told.reference)
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.cancelled.wait()
                 await signals.shut_down(fleet.stop())
+    return int(signals.is_forced)
+
+
+@asynccontextmanager
+async def started(fleet: Fleet) -> AsyncIterator[None]:
+    """A fleet that is up; one that cannot be started ends the command with 2."""
+    async with AsyncExitStack() as stack:
+        with errors_end():
+            await stack.enter_async_context(fleet)
+        yield

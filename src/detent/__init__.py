@@ -117,4 +117,4 @@ if not TYPE_CHECKING:  # Type checkers read the imports above, and complain of o
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return list(__all__)

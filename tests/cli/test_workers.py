@@ -49,7 +49,7 @@ def test_the_only_fleet_is_found_and_several_must_be_named(tmp_path: Path) -> No
     assert detent("workers", "logs", "worker-2", *where).said == "other\n"
     none = detent("workers", "logs", "worker-3", *where)
     assert (none.code, none.said) == (1, "")
-    assert "Nothing of 'worker-3'" in none.complained
+    assert "has nothing of 'worker-3'" in none.complained
     write(tmp_path, "mail", "worker-1", "mine\n")
     both = detent("workers", "logs", "worker-1", *where)
     assert both.code == 1

@@ -114,6 +114,7 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     )
     assert yard.states() == {"worker-1": "Suspended", "worker-2": "Running"}
     yard.detent("workers", "stop", "worker-2")
+    assert "user " in yard.detent("workers", "history", "worker-2")
     job = yard.enqueue("quick", 1)
     yard.detent("workers", "resume", "worker-1")
     assert job.result(timeout=30) == 1
@@ -122,7 +123,6 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     before = yard.pids_of("worker-1")
     yard.detent("workers", "kill", "worker-1")
     eventually(lambda: yard.pids_of("worker-1") not in ([], before))
-    assert "user " in yard.detent("workers", "history", "worker-2")
     assert set(slots_in(yard.detent("workers", "tree"))) == {"worker-1", "worker-2"}
     keepers = {"commands", "upkeep"}
     drawn = yard.detent("workers", "tree", "--all")

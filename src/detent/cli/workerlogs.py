@@ -55,8 +55,9 @@ def _files(state_dir: Path, name: str | None, slot: str) -> Files:
     if len(found) == 1:
         return found[0]
     if not found:
-        where = f"{folders[0] if name else state_dir}"
-        raise UnknownWorker(f"Nothing of {slot!r} is in {where}: see --state-dir", name=slot)
+        where = folders[0] if name else state_dir
+        why = f"{where} has nothing of {slot!r}: it has written nothing, or --state-dir is another"
+        raise UnknownWorker(why, name=slot)
     names = ", ".join(files.path.parent.parent.name for files in found)
     raise UnknownWorker(f"Several fleets have a {slot}: say --name, one of {names}", name=slot)
 

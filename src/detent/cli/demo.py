@@ -70,7 +70,7 @@ async def _run(orders: Orders, *, once: bool) -> int:
     with Signals(force=fleet.force) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
-                return None
+                return 0
             if orders.web is not None:
                 console.print(f"It is served at {orders.web.url}/ojs/v1/jobs meanwhile.")
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()

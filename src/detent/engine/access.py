@@ -90,6 +90,8 @@ class Principal(msgspec.Struct, frozen=True):
     @property
     def tenant(self) -> str:
         """Whose records they mean when they do not say."""
+        if self.tenants == ("*",):
+            return ""
         only = self.tenants[0] if len(self.tenants) == 1 else "*"
         return "" if set(only) & set("*?[") else only
 

@@ -124,7 +124,7 @@ class WebApp:
             reply = surface.problem(problem_of(error, call.request_id), call)
         headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
         await _send(send, receive, reply, headers, is_head=call.method == "HEAD")
-        name = "unknown" if route is None else route.path
+        name = None if route is None else route.path
         self.metrics.saw(call.method, name, reply.status, time.perf_counter() - began)
 
     async def _answered(

@@ -93,6 +93,7 @@ _SERVERS = frozenset(
     }
 )
 """What the server sets: whatever a client says about it is not heard."""
+_KNOWN = _OWN | _OPTIONS | _SERVERS
 
 
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +138,7 @@ class Reader:
         run, expires = self._start(options), self._end(options)
         visibility, timeout = _visibility(options), _timeout(options)
         kept = Extras(
-            {n: v for n, v in fields.items() if n not in _OWN | _OPTIONS | _SERVERS},
+            {name: fields[name] for name in fields.keys() - _KNOWN},
             None if run is None else run[1],
             None if expires is None else expires[1],
             None if timeout is None else timeout // 1_000,

@@ -23,6 +23,7 @@ from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
+from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Jobs"]
@@ -48,9 +49,10 @@ class _Ids(msgspec.Struct, frozen=True):
 class Jobs:
     """The operations on jobs."""
 
-    def __init__(self, desk: Desk, queues: Queues) -> None:
+    def __init__(self, desk: Desk, queues: Queues, registry: Registry) -> None:
         self._desk = desk
         self._queues = queues
+        self._registry = registry
         self._limits: dict[tuple[str, str, str], Any] = {}
 
     # --- new jobs -------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ class Jobs:
         tenant = self._desk.tenant(call)
         for one in wanted:
             self._desk.need_queue(call, one.ask.queue)
+            await self._registry.need_fit(one.ask)
         pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
         await self._set_limits(tenant, wanted)
         return pressure

@@ -29,6 +29,8 @@ _OFFICIAL = (
     "realtime",
     "multi-tenancy",
     "bulk",
+    "webhooks",
+    "schema-registry",
 )
 _ABSENT = ("federation", "attest", "wasi", "agent-fork-merge", "grpc", "amqp")
 
@@ -57,7 +59,7 @@ class Manifest:
             "conformance_tier": "full",
             "protocols": ["http"],
             "backend": self._backend(),
-            "capabilities": dict.fromkeys(_CAPABILITIES, True) | {"schema_validation": False},
+            "capabilities": dict.fromkeys(_CAPABILITIES, True),
             "unique_job_strength": "strong",
             "extensions": {
                 "official": official,
@@ -128,4 +130,5 @@ _CAPABILITIES = (
     "unique_jobs",
     "workflows",
     "pause_resume",
+    "schema_validation",
 )

@@ -104,8 +104,10 @@ class WebApp:
         await self.service.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _metrics(self, _: Call) -> Reply:
+    async def _metrics(self, call: Call) -> Reply:
         """Counters for Prometheus; strict readers want the type without parameters."""
+        if not call.who.is_boundless:
+            raise Problem(403, "forbidden", "counters are about all tenants and queues")
         return Reply(200, await self.metrics.text(self.service.engine), "text/plain")
 
     # --- HTTP -----------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ class _Step(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int = 0
     depends_on: tuple[str, ...] = ()
     name: str | None = None
+    queue: str = ""
 
 
 class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,16 +80,17 @@ class Flows:
         made = await self._desk.engine.workflows.create(order, self._desk.by(call))
         if not isinstance(made, Created):
             raise of_refusal(made)
-        body = {"workflow": await self._shown((tenant, made.id))}
+        body = {"workflow": await self._shown(call, (tenant, made.id))}
         return self._desk.reply(body, 201, (("location", f"/ojs/v1/workflows/{made.id}"),))
 
     async def get(self, call: Call) -> Reply:
         """How far a workflow is."""
-        return self._desk.reply({"workflow": await self._shown(self._key(call))})
+        return self._desk.reply({"workflow": await self._shown(call, self._key(call))})
 
     async def progress(self, call: Call) -> Reply:
         """The same in numbers."""
         found = await self._found(self._key(call))
+        self._kept(call, found)
         done = sum(step.tally.completed for step in found.steps)
         total = sum(step.tally.total for step in found.steps)
         state = OJS_WORKFLOW_WORDS[found.workflow.state]
@@ -115,13 +117,13 @@ class Flows:
     async def cancel(self, call: Call) -> Reply:
         """Call a workflow off: what waits is cancelled, what runs may end."""
         key = self._key(call)
-        await self._found(key)
+        self._kept(call, await self._found(key))
         answer = await self._desk.engine.workflows.abort(key, self._desk.by(call))
         if isinstance(answer, Refusal):
             state = OJS_WORKFLOW_WORDS.get(answer.state or "", answer.state)
             why = f"cannot cancel a workflow in state '{state}'"
             raise Problem(409, "conflict", why, workflow_id=key[1], current_state=state)
-        return self._desk.reply({"workflow": await self._shown(key)})
+        return self._desk.reply({"workflow": await self._shown(call, key)})
 
     async def results_before(self, job: Job) -> list[Any]:
         """What came out of everything before the step of this job, in order."""
@@ -222,13 +224,19 @@ class Flows:
             raise missing("workflow", key[1])
         return found
 
-    async def _shown(self, key: Key) -> dict[str, Any]:
+    async def _shown(self, call: Call, key: Key) -> dict[str, Any]:
         found = await self._found(key)
+        return await self._told(key, found, self._kept(call, found))
+
+    def _kept(self, call: Call, found: Progress) -> _Kept:
+        """What was ordered over this surface, if the caller may see all of it."""
         try:
             kept = msgspec.json.decode(found.meta, type=_Kept)
         except msgspec.DecodeError:
             kept = _Kept("dag", ())
-        return await self._told(key, found, kept)
+        for step in kept.steps:
+            self._desk.need_queue(call, step.queue)
+        return kept
 
     async def _told(self, key: Key, found: Progress, kept: _Kept) -> dict[str, Any]:
         flow, state = found.workflow, OJS_WORKFLOW_WORDS[found.workflow.state]
@@ -310,7 +318,8 @@ def _step(
 ) -> _Step:
     name = _text(one.get("name"))
     named = _text(one.get("id")) or name or (part if part not in (shaping.JOBS,) else str(index))
-    return _Step(named, ask.type, Raw(ask.payload.encode()), part, index, before, name)
+    args = Raw(ask.payload.encode())
+    return _Step(named, ask.type, args, part, index, before, name, ask.queue)
 
 
 def _condition(one: Mapping[str, Raw]) -> Condition:

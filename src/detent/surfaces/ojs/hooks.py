@@ -10,6 +10,7 @@ import msgspec
 from detent.engine.webhook import Delivery, Standing, Style, Webhook
 from detent.stores.api import Key
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, number_in, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
 from detent.surfaces.ojs.wire import told
@@ -57,6 +58,8 @@ class Hooks:
     async def create(self, call: Call) -> Reply:
         """A new subscription; its secret is shown this once."""
         asked = read_body(call, _Subscription)
+        if call.who.queues != ("*",):
+            raise Problem(403, "forbidden", "a subscription hears of all queues; this key does not")
         if not asked.url or not asked.events:
             raise invalid("url and events are needed", field="url")
         hook, secret = await self._desk.engine.webhooks.add(

@@ -15,10 +15,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.machine import Refusal
-from detent.stores.api import RECORDS_MAX, Key, LimitKind, LimitRow, Stored, key_of
+from detent.stores.api import RECORDS_MAX, Idempotency, Key, LimitKind, LimitRow, Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, number_in, read_body
+from detent.surfaces.ojs.desk import Desk, digest_of, number_in, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.queues import Queues
@@ -30,6 +30,8 @@ __all__ = ["Jobs"]
 
 _LIMITS_MAX: Final = 10_000
 _WAIT_S: Final = 30
+_KEY_MAX: Final = 256
+_DAY_US: Final = 86_400_000_000
 _LOOK_S: Final = 0.1
 
 
@@ -40,6 +42,7 @@ class _Patch(msgspec.Struct, frozen=True):
 class _Bulk(msgspec.Struct, frozen=True):
     jobs: Raw | UnsetType = msgspec.UNSET
     atomicity: str = "partial"
+    idempotency_key: str | None = None
 
 
 class _Ids(msgspec.Struct, frozen=True):
@@ -89,7 +92,10 @@ class Jobs:
             jobs = await self._together(call, wanted)
             items = [{"index": i, "status": "created", "job": job} for i, job in enumerate(jobs)]
         elif bulk.atomicity == "partial":
-            items = [await self._item(call, index, one) for index, one in enumerate(given)]
+            items = [
+                await self._item(call, index, one, bulk.idempotency_key)
+                for index, one in enumerate(given)
+            ]
         else:
             raise invalid("atomicity must be partial or atomic", field="atomicity")
         failed = sum(item["status"] == "failed" for item in items)
@@ -97,9 +103,13 @@ class Jobs:
         status = 200 if not failed else 422 if failed == len(items) else 207
         return self._desk.reply({**told_of, "items": items}, status)
 
-    async def _item(self, call: Call, index: int, one: dict[str, Raw]) -> dict[str, Any]:
+    async def _item(
+        self, call: Call, index: int, one: dict[str, Raw], key: str | None
+    ) -> dict[str, Any]:
         try:
             wanted = self._desk.reader(call).job(one)
+            if key is not None:
+                wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
             await self._admit(call, [wanted])
             enqueued = await self._pushed(call, wanted)
         except Problem as problem:
@@ -108,6 +118,15 @@ class Jobs:
         [job] = await self._envelopes([enqueued.job])
         status = "created" if enqueued.is_new else "duplicate"
         return {"index": index, "status": status, "job": job}
+
+    def _once(self, ask: Ask, index: int, key: str) -> Ask:
+        """The same as one request: sent again within a day, it is answered by the job of then."""
+        if not 1 <= len(key) <= _KEY_MAX:
+            raise invalid(
+                f"idempotency_key has 1 to {_KEY_MAX} characters", field="idempotency_key"
+            )
+        name, told_of = digest_of(f"{index} {key}"), digest_of(f"{ask.type} {ask.payload}")
+        return replace(ask, idempotency=Idempotency(name, told_of, self._desk.now() + _DAY_US))
 
     def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
         reader, read = self._desk.reader(call), list[Wanted]()

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from detent.engine.enqueueing import Ask
-from detent.engine.limits import need_name
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.conforming import faults, unfit
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
+from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Registry"]
@@ -80,7 +80,7 @@ class Registry:
         type_, version = call.param("type"), self._version(call)
         schema = _checked(read_body(call, _Sent))
         name = f"{type_}@{version:0{_DIGITS}d}"
-        need_name("type", name)
+        need_text("type", name)
         made = _Schema(schema, self._desk.now(), type=type_, version=version)
         await self._add(BY_TYPE, (self._desk.tenant(call), name), made)
         self._known.clear()
@@ -145,12 +145,10 @@ class Registry:
     async def post(self, call: Call) -> Reply:
         """A schema under a name of its own."""
         sent = read_body(call, _Sent)
-        if not sent.uri:
-            raise invalid("uri is needed", field="uri")
-        need_name("uri", sent.uri)
+        uri = need_text("uri", sent.uri)
         schema, now = _checked(sent), self._desk.now()
-        made = _Schema(schema, now, sent.uri, sent.type, sent.version)
-        await self._add(BY_URI, (self._desk.tenant(call), sent.uri), made)
+        made = _Schema(schema, now, uri, sent.type, sent.version)
+        await self._add(BY_URI, (self._desk.tenant(call), uri), made)
         self._known.clear()
         return self._desk.reply({"schema": _shown(made)}, 201)
 

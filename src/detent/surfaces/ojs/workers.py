@@ -22,6 +22,7 @@ from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import span_ms, told
 
 __all__ = ["KIND", "Worker", "Workers"]
@@ -174,9 +175,8 @@ class Workers:
     # --- beating --------------------------------------------------------------------------------
 
     async def _beaten(self, call: Call, beat: _Beat) -> Worker:
-        if not beat.worker_id:
-            raise invalid("worker_id is needed", field="worker_id")
-        now, key, made = self._desk.now(), (self._desk.tenant(call), beat.worker_id), list[Worker]()
+        name = need_text("worker_id", beat.worker_id)
+        now, key, made = self._desk.now(), (self._desk.tenant(call), name), list[Worker]()
 
         def beaten(record: Record | None) -> tuple[str, int | None]:
             before = (

@@ -15,6 +15,7 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
+from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.crons import Crons
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
@@ -54,12 +55,13 @@ class OjsSurface:
         self.desk = Desk(service, settings)
         self.queues = Queues(self.desk)
         self.workers = Workers(self.desk)
-        self.flows = Flows(self.desk)
         self.letters = Letters(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
         self.registry = Registry(self.desk)
-        self.jobs = Jobs(self.desk, self.queues, self.registry)
+        self.admission = Admission(self.desk, self.queues, self.registry)
+        self.jobs = Jobs(self.desk, self.admission)
+        self.flows = Flows(self.desk, self.admission)
         self.routes: Sequence[Route] = [
             *self._job_routes(),
             *self._worker_routes(),
@@ -136,7 +138,12 @@ class OjsSurface:
         yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
 
     def _other_routes(self) -> Iterable[Route]:
-        queues, letters, crons, flows = self.queues, self.letters, Crons(self.desk), self.flows
+        queues, letters, crons, flows = (
+            self.queues,
+            self.letters,
+            Crons(self.desk, self.admission),
+            self.flows,
+        )
         yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
         yield _route("GET", "/queues/{name}", queues.get, _R)
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)

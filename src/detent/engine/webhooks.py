@@ -15,6 +15,7 @@ from detent.engine.delivering import Delivering
 from detent.engine.identity import Identity
 from detent.engine.posting import Poster
 from detent.engine.secrets import Owner, Secrets
+from detent.engine.subscribers import KIND as SUBSCRIBER
 from detent.engine.subscribers import Subscriber, Subscribers
 from detent.engine.webhook import (
     DELIVERY,
@@ -182,6 +183,11 @@ class Webhooks:
         raise _busy(key)
 
     # --- spreading ------------------------------------------------------------------------------
+
+    async def has_begun(self) -> bool:
+        """Whether there ever was a webhook here."""
+        [cursor] = await self._store.record([(SUBSCRIBER, "", "webhooks")])
+        return cursor is not None
 
     async def run(self) -> None:
         """Make deliveries of events as they come, until called off."""

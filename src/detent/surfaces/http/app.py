@@ -159,7 +159,10 @@ class WebApp:
         return found.with_headers(("allow", allowed))
 
     def _surface(self, path: str) -> Surface:
-        return next(one for prefix, one in self._surfaces if path.startswith(prefix))
+        for prefix, one in self._surfaces:
+            if path.startswith(prefix):
+                return one
+        return self._surfaces[-1][1]
 
     def _request_id(self, call: Call) -> str:
         offered = call.header("x-request-id")

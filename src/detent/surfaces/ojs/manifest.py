@@ -32,7 +32,18 @@ _OFFICIAL = (
     "webhooks",
     "schema-registry",
 )
-_ABSENT = ("federation", "attest", "wasi", "agent-fork-merge", "grpc", "amqp")
+_ABSENT = (
+    "federation",
+    "attest",
+    "wasi",
+    "agent-fork-merge",
+    "grpc",
+    "amqp",
+    "total-timeout",
+    "stall-detection",
+    "result-ttl",
+    "webhook-filters",
+)
 
 
 class Manifest:

@@ -58,7 +58,7 @@ class Service:
         self.keep("webhooks", self._webhooks)
 
     async def _webhooks(self) -> None:
-        """Tell webhooks of events, once there is any: following the feed for nobody costs commits."""
+        """Tell webhooks of events, once there is any: the feed is not followed for nobody."""
         if await self.engine.webhooks.has_begun():
             await self.engine.webhooks.run()
 

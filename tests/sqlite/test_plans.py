@@ -17,7 +17,18 @@ from tests.sqlite.processes import url_of
 
 HOT = (
     # commit
-    *("head", "last_seq", "job_move", "job_rearm", "is_own", "unique_holders", "unique_of"),
+    *(
+        "head",
+        "heads",
+        "last_seq",
+        "job_move",
+        "job_taken",
+        "job_done",
+        "job_rearm",
+        "is_own",
+        "unique_holders",
+        "unique_of",
+    ),
     *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand", "last_pos"),
     *("record", "record_drop", "workflow", "steps", "step_tally", "step_flips", "step_sweep"),
     *("lane_drop", "meta_put", "tags_of", "tag_drop", "erase_body", "erase_logs", "erase_failures"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from enum import StrEnum
 from pathlib import Path
+from random import Random
 from typing import Any, get_args
 
 import msgspec
@@ -14,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detent import stores
+from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
 from detent.lifecycle.seal import leaf
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.statements import SQL
 from tests.contract.making import Clock
+from tests.lifecycle.driver import live
 from tests.sqlite.processes import url_of
 
 SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
@@ -62,6 +66,41 @@ def test_every_field_that_changes_is_written_by_a_move() -> None:
         *("tenant", "id", "profile", "delivery", "allowed", "losses_allowed", "created_at"),
         *("expires_at", "available_us", "pending_us", "active_us", "rerun_of", "workflow", "step"),
     }
+
+
+NARROW = {"claim": "job_taken", "dispatch": "job_taken", "complete": "job_done"}
+"""What the most frequent moves are written by: statements that set only what those moves change."""
+
+
+def test_whatever_a_frequent_move_changes_is_written_by_its_own_statement() -> None:
+    seen: Counter[tuple[str | None, str, str | None]] = Counter()
+    for seed in range(400):
+        events = live(Random(seed), seen, 60).events
+        for version, event in enumerate(events[1:], start=1):
+            if event.name in NARROW:
+                before, after = (j.fold(events[:upto]) for upto in (version, version + 1))
+                assert before is not None
+                assert after is not None
+                names = [name for name in Job.__struct_fields__ if differ(name, before, after)]
+                written = {word.strip(",") for word in SQL[NARROW[event.name]].split()}
+                assert set(names) <= written
+    assert {name for _, name, _ in seen} >= NARROW.keys()
+
+
+def test_a_job_that_was_just_born_has_nothing_but_what_is_written_of_it() -> None:
+    listed = SQL["job_born"].split("(")[1].split(")")[0].replace(",", " ").split()
+    lives = [live(Random(seed), Counter(), 5).events[:1] for seed in range(400)]
+    born_ones = [born for events in lives if (born := j.fold(events)) is not None]
+    assert len(born_ones) > 300
+    for born in born_ones:
+        rest = {name: getattr(born, name) for name in Job.__struct_fields__ if name not in listed}
+        assert all(value is None for value in rest.values()), rest
+        noughts = ("attempt", "failures", "losses", "handed_back", "wire")
+        assert [getattr(born, name) for name in noughts] == [0] * len(noughts)
+
+
+def differ(name: str, before: Job, after: Job) -> bool:
+    return bool(getattr(before, name) != getattr(after, name))
 
 
 def test_the_columns_of_an_event_are_its_first_fields_in_their_order() -> None:

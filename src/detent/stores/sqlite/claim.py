@@ -209,7 +209,7 @@ class _Claim:
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]
         wake_at = j.next_wake(job, self._now)
-        pending.add_row("job_move", rows.move_row(job, wake_at, 0, seq, stored.job.version))
+        pending.add_row("job_taken", rows.taken_row(job, wake_at, seq, stored.job.version))
         pending.record(answer.events)
         if job.wire and job.lease is not None:
             pending.add("lease_put", job.lease, self._now + (job.lease_us or 0), seq)

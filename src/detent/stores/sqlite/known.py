@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -32,10 +33,25 @@ class Known:
         """Whether there is any limit at all: mostly not."""
         return self._pending.has_limits
 
+    def look_up(self, keys: Iterable[Key]) -> None:
+        """Read the heads of all these jobs at once: whoever asks for one of them finds it read."""
+        by_tenant: dict[str, list[str]] = {}
+        for tenant, job_id in keys:
+            if (tenant, job_id) not in self._pending.heads:
+                by_tenant.setdefault(tenant, []).append(job_id)
+        for tenant, ids in by_tenant.items():
+            asked = (tenant, msgspec.json.encode(ids).decode())
+            found = {row[0]: row[1:] for row in self._connection.execute(SQL["heads"], asked)}
+            for job_id in ids:
+                if job_id in found:
+                    self._pending.heads[tenant, job_id] = Head._make(found[job_id])
+                else:
+                    self._pending.absent.add((tenant, job_id))
+
     def head(self, key: Key) -> Head | None:
         """The head of a job, if there is one."""
         found = self._pending.heads.get(key)
-        if found is None:
+        if found is None and key not in self._pending.absent:
             row = self._connection.execute(SQL["head"], key).fetchone()
             if row is None:
                 return None

@@ -61,8 +61,11 @@ _ORDER = (
     "step_tally",
     "step_flips",
     "step_sweep",
+    "job_born",
     "job_insert",
+    "job_taken",
     "job_move",
+    "job_done",
     "job_rearm",
     "body_insert",
     "event_insert",
@@ -99,6 +102,7 @@ class Pending:
         self._has_handed: bool | None = None
         self._has_limits: bool | None = None
         self.heads: dict[Key, Head] = {}
+        self.absent: set[Key] = set()
         self.flows: dict[Key, Flow | None] = {}
         self.cursors: dict[int, int] = {}
         self.size = 0
@@ -197,6 +201,7 @@ class Pending:
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()
+        self.absent.clear()
         self.flows = {}
         self.cursors.clear()
         self._last_pos = None

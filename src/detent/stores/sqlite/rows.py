@@ -19,6 +19,8 @@ from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
     "body_row",
+    "born_row",
+    "done_row",
     "event_of",
     "event_row",
     "failure_row",
@@ -30,6 +32,7 @@ __all__ = [
     "step_of",
     "step_row",
     "stored_of",
+    "taken_row",
     "workflow_of",
     "workflow_row",
 ]
@@ -78,6 +81,37 @@ def job_row(job: Job) -> list[Any]:
     return values
 
 
+def born_row(job: Job) -> tuple[Any, ...]:
+    """The record of a job that was just born, in the order of the statement `job_born`."""
+    return (
+        job.tenant,
+        job.id,
+        job.version,
+        _plain(job.state),
+        job.profile,
+        job.queue,
+        job.priority,
+        _plain(job.delivery),
+        job.allowed,
+        job.losses_allowed,
+        job.created_at,
+        job.state_at,
+        job.last_at,
+        job.place,
+        int(job.held),
+        job.run_at,
+        job.expires_at,
+        job.available_us,
+        job.pending_us,
+        job.active_us,
+        job.enqueued_at,
+        job.ready_at,
+        job.rerun_of,
+        job.workflow,
+        job.step,
+    )
+
+
 def move_row(job: Job, wake_at: int | None, gated: int, seq: int, version: int) -> tuple[Any, ...]:
     """What may have changed, in the order of the statement `job_move`."""
     return (
@@ -115,6 +149,50 @@ def move_row(job: Job, wake_at: int | None, gated: int, seq: int, version: int) 
         job.delay_us,
         wake_at,
         gated,
+        seq,
+        version,
+    )
+
+
+def taken_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+    """What a claim or a dispatch changes, in the order of the statement `job_taken`."""
+    return (
+        job.version,
+        _plain(job.state),
+        job.state_at,
+        job.last_at,
+        _plain(job.previous),
+        job.attempt,
+        job.run_at,
+        job.lease,
+        job.holder,
+        int(job.wire),
+        job.lease_us,
+        job.claimed_at,
+        job.started_at,
+        _plain(job.returned_by),
+        wake_at,
+        seq,
+        version,
+    )
+
+
+def done_row(job: Job, wake_at: int | None, seq: int, version: int) -> tuple[Any, ...]:
+    """What a completion changes, in the order of the statement `job_done`."""
+    return (
+        job.version,
+        _plain(job.state),
+        job.state_at,
+        job.last_at,
+        _plain(job.previous),
+        job.lease,
+        int(job.wire),
+        job.lease_us,
+        job.received_at,
+        job.start_us,
+        job.ended_at,
+        _plain(job.cause),
+        wake_at,
         seq,
         version,
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
-from detent.stores.api import Failure, GateKind, Outcome, Rejected, Stored, Unit
+from detent.stores.api import Failure, GateKind, Key, Outcome, Rejected, Stored, Unit
 from detent.stores.gates import joined
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.faults import UNFIT
@@ -43,7 +43,11 @@ class Transaction:
 
     def commit(self, units: Sequence[Unit], now: int) -> tuple[Outcome, ...]:
         """The answers to these units, if the transaction holds."""
-        commit = self._commit_alone if self.is_careful else self.units.commit
+        if self.is_careful:
+            return tuple(self._commit_alone(unit, now) for unit in units)
+        if len(units) > 1:
+            self.known.look_up(_keys_of(units))
+        commit = self.units.commit
         return tuple(commit(unit, now) for unit in units)
 
     def finish(self) -> None:
@@ -77,6 +81,15 @@ class Transaction:
             outcome = Rejected(str(why))
         self.connection.execute(SQL["release"])
         return outcome
+
+
+def _keys_of(units: Sequence[Unit]) -> Iterator[Key]:
+    """The jobs that these units are about."""
+    for unit in units:
+        for move in unit.moves:
+            yield move.job.tenant, move.job.id
+        for new in unit.new:
+            yield new.job.tenant, new.job.id
 
 
 def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored]:

@@ -85,8 +85,7 @@ class Writing:
         head = self._known.must((job.tenant, job.id))
         wake_at = self._in_time(head, move)
         if move.events:
-            row = rows.move_row(job, wake_at, self.gated(job), head.seq, move.version)
-            pending.add_row("job_move", row)
+            self._write_head(head, move, wake_at)
             pending.record(move.events)
             self._moved(head, job, now)
         else:
@@ -97,6 +96,19 @@ class Writing:
             self._write_beside(head.seq, move)
         elif head.erased_at is None:
             self._erase(head.seq, job)
+
+    def _write_head(self, head: Head, move: Move, wake_at: int | None) -> None:
+        job, pending = move.job, self._pending
+        is_done = head.state == JobState.ACTIVE and job.state is JobState.COMPLETED
+        if is_done and len(move.events) == 1 and job.step is None:
+            # The most frequent move of all sets only what it changes.
+            pending.add_row("job_done", rows.done_row(job, wake_at, head.seq, move.version))
+            return
+        if head.state == JobState.COMPLETED:
+            # What happens to it afterwards is written after that.
+            pending.flush()
+        row = rows.move_row(job, wake_at, self.gated(job), head.seq, move.version)
+        pending.add_row("job_move", row)
 
     def _in_time(self, head: Head, move: Move) -> int | None:
         """No later than the end of the wire lease that goes on, which the caller may not know."""
@@ -150,7 +162,10 @@ class Writing:
         seq = pending.next_seq()
         is_unique = int(new.unique is not None)
         apart = (body.type, body.key, new.wake_at, is_unique, self.gated(job))
-        pending.add_row("job_insert", (seq, *rows.job_row(job), *apart))
+        if job.version == 1:
+            pending.add_row("job_born", (seq, *rows.born_row(job), *apart))
+        else:
+            pending.add_row("job_insert", (seq, *rows.job_row(job), *apart))
         self._write_body(seq, job, body)
         pending.record(new.events)
         self.has_made_available |= job.state is JobState.AVAILABLE

@@ -3,6 +3,11 @@ SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key, pr
     step, erased_at
 FROM detent_jobs WHERE tenant = ? AND id = ?
 
+-- name: heads
+SELECT id, seq, version, state, queue, type, lease, wire, holder, is_unique, key, previous, attempt,
+    step, erased_at
+FROM detent_jobs WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))
+
 -- name: last_seq
 SELECT coalesce(max(seq), 0) FROM detent_jobs
 
@@ -19,6 +24,18 @@ INSERT INTO detent_jobs (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 )
 
+-- name: job_born
+-- The same for a job that nothing has happened to yet: most of its columns are empty.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, run_at, expires_at, available_us, pending_us,
+    active_us, enqueued_at, ready_at, rerun_of, workflow, step, type, key, wake_at, is_unique, gated,
+    attempt, failures, losses, handed_back, wire
+) VALUES (
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+    0, 0, 0, 0, 0
+)
+
 -- name: job_move
 UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
@@ -27,6 +44,21 @@ UPDATE detent_jobs SET
     activated_at = ?, claimed_at = ?, started_at = ?, received_at = ?, start_us = ?,
     ended_at = ?, erased_at = ?, cancel_at = ?, force_at = ?, cause = ?, returned_by = ?,
     delay_us = ?, wake_at = ?, gated = ?
+WHERE seq = ? AND version = ?
+
+-- name: job_taken
+-- What a claim or a dispatch changes, and nothing else: most moves are this one or the next, and a
+-- column that is not set costs nothing.
+UPDATE detent_jobs SET
+    version = ?, state = ?, state_at = ?, last_at = ?, previous = ?, attempt = ?, run_at = ?,
+    lease = ?, holder = ?, wire = ?, lease_us = ?, claimed_at = ?, started_at = ?,
+    returned_by = ?, wake_at = ?
+WHERE seq = ? AND version = ?
+
+-- name: job_done
+UPDATE detent_jobs SET
+    version = ?, state = ?, state_at = ?, last_at = ?, previous = ?, lease = ?, wire = ?,
+    lease_us = ?, received_at = ?, start_us = ?, ended_at = ?, cause = ?, wake_at = ?
 WHERE seq = ? AND version = ?
 
 -- name: job_rearm

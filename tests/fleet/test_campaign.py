@@ -23,13 +23,15 @@ from detent.lifecycle.event import Event
 from detent.runtime.process.identity import children, pids
 from detent.runtime.supervisor.journal import Journal
 from tests.fleet.diaries import judge_diary
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard, eventually, outlast
 
 pytestmark = pytest.mark.slow
 OPTIONS = ("--workers", "2", "--slots", "6", "--sync-slots", "4", "--grace", "10s")
 TYPES = ("inside", "inside", "threaded", "apart")
 ENDS = ("complete", "cancel", "discard")
 _US = 1_000_000
+_SPARED = 0.75
+"""How many fleets may come up before the next kill; the others may die while they start."""
 
 
 class Scale(NamedTuple):
@@ -70,6 +72,8 @@ class Killer:
         self._kill(self.fleet.pid, "supervisor")
         self.fleet.wait()
         self.fleet = self.yard.begin(*OPTIONS)
+        if self.chance.random() < _SPARED:
+            eventually(lambda: self.yard.is_up(self.fleet), "the next fleet comes up")
 
     def _kill(self, pid: int, what: str) -> None:
         try:
@@ -96,7 +100,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed(yard: Yard, store: str) ->
     while killer.counted < scale.kills - 1:
         due = min(portion * (killer.counted + 1), scale.jobs)
         handles += enqueued(yard, chance, len(handles), due)
-        time.sleep(chance.uniform(0.0, 5.0))
+        outlast(chance.uniform(0.0, 5.0))
         killer.kill()
     handles += enqueued(yard, chance, len(handles), scale.jobs)
     killer.kill_supervisor()

@@ -37,6 +37,12 @@ def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENC
         threading.Event().wait(0.03)
 
 
+def outlast(seconds: float) -> None:
+    """Come back when so much time has passed: for leases, which nothing but time ends."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, patience_s=seconds + PATIENCE_S)
+
+
 def slot_of(one: Listed) -> str:
     """Where it stands."""
     if one.instance is not None:

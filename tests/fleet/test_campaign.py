@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     patience_s: float
 
 
-SCALES = {"full": Scale(2_000, 60, 900.0), "sample": Scale(240, 8, 120.0)}
+SCALES = {"full": Scale(2_000, 60, 900.0), "sample": Scale(120, 6, 180.0)}
 
 
 @pytest.fixture

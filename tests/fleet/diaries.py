@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
 from detent.lifecycle.event import Event
 
-__all__ = ["judge_diary", "runs_of"]
+__all__ = ["judge_diary", "judge_order", "runs_of"]
 
 Diary = Sequence[Sequence[str]]
 
@@ -17,19 +17,27 @@ def runs_of(diary: Diary, job: int) -> list[str]:
     return [run for number, run, what in diary if what == "begin" and int(number) == job]
 
 
+def judge_order(diary: Diary, job: int) -> list[str]:
+    """Its runs, of which no two went on at the same moment."""
+    runs: list[str] = []
+    for number, run, what in diary:
+        if int(number) == job:
+            if what == "begin":
+                runs.append(run)
+            assert runs[-1] == run, f"job {job} runs twice at the same moment"
+    return runs
+
+
 def judge_diary(diary: Diary, histories: Sequence[Sequence[Event]]) -> int:
     """No more runs than claims, each job once to its end at least, and never two at a time."""
-    runs: defaultdict[int, list[str]] = defaultdict(list)
-    ended: Counter[int] = Counter()
-    for number, run, what in diary:
-        job = int(number)
-        if what == "begin":
-            runs[job].append(run)
-        else:
-            assert runs[job][-1] == run, f"job {job} runs twice at the same moment"
-        ended[job] += what == "end"
+    of_job: defaultdict[int, list[Sequence[str]]] = defaultdict(list)
+    for line in diary:
+        of_job[int(line[0])].append(line)
+    begun = 0
     for job, events in enumerate(histories):
+        runs = judge_order(of_job[job], job)
         claims = sum(event.name == "claim" for event in events)
-        assert 1 <= len(runs[job]) <= claims, (job, runs[job], claims)
-        assert ended[job] >= 1, f"job {job} never came to its end"
-    return sum(map(len, runs.values()))
+        assert 1 <= len(runs) <= claims, (job, runs, claims)
+        assert any(what == "end" for _, _, what in of_job[job]), f"job {job} never ended"
+        begun += len(runs)
+    return begun

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 from detent import Handle, stores
-from detent.host import children, members
+from detent.host import children, members, state_of
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
-from tests.fleet.diaries import judge_diary, runs_of
-from tests.fleet.yard import Yard
+from tests.fleet.diaries import judge_diary, judge_order, runs_of
+from tests.fleet.yard import Yard, outlast, slot_of
 from tests.waiting import eventually
 from tools.postgres import QUICK, Server
 
@@ -87,12 +86,12 @@ def finish(yard: Yard, handles: Sequence[Handle[Any]]) -> list[list[str]]:
 
 def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
-    handles = begun(far, 20)
-    handles.append(far.enqueue("blocking", 20, "go"))
-    eventually(lambda: runs_of(far.diary(), 20))
+    handles = begun(far, 8)
+    handles.append(far.enqueue("blocking", 8, "go"))
+    eventually(lambda: runs_of(far.diary(), 8))
     with stopped([server.process, *children(server.process)]):
-        time.sleep(LONGER_S)
-    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in (0, 1, 2, 3, 20)))
+        outlast(LONGER_S)
+    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in (0, 1, 2, 3, 8)))
     assert "could not be renewed; its jobs are stopped" in far.log(fleet)
     assert "did not stop its jobs, and is killed" in far.log(fleet)
     told = finish(far, handles)
@@ -102,12 +101,12 @@ def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far:
 
 def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
-    handles = begun(far, 20)
+    handles = begun(far, 8)
     [worker] = far.pids_of("worker-1")
     with stopped(members(worker)):
         server.control("restart", "-m", "immediate")
-        handles += [far.enqueue("inside", number, 2) for number in range(20, 30)]
-        time.sleep(LONGER_S)
+        handles += [far.enqueue("inside", number, 2) for number in range(8, 16)]
+        outlast(LONGER_S)
     told = finish(far, handles)
     assert not any("lose" in names for names in told), "its supervisor has renewed it"
     assert far.pids_of("worker-1") == [worker]
@@ -116,44 +115,51 @@ def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, 
 
 def test_a_file_that_somebody_else_locks_for_longer_than_a_lease(yard: Yard) -> None:
     fleet = yard.start(*OPTIONS)
-    handles = begun(yard, 20)
+    handles = begun(yard, 8)
     other = sqlite3.connect(yard.folder / "detent.db", timeout=60, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    time.sleep(LONGER_S)
+    outlast(LONGER_S)
     other.execute("ROLLBACK")
     other.close()
     finish(yard, handles)
     assert fleet.poll() is None
 
 
-def test_a_supervisor_that_stood_still_finds_its_workers_replaced(yard: Yard) -> None:
-    first = yard.start("--name", "first")
-    job = yard.enqueue("held", 0, "go")
-    eventually(lambda: runs_of(yard.diary(), 0))
+# On a server, because a process that is stopped may keep a file locked.
+@pytest.mark.parametrize("store", ["postgresql"])
+def test_who_stood_still_finds_others_in_its_place(yard: Yard) -> None:
+    """The supervisor and one of its workers stop. The other worker ends itself in time."""
+    first = yard.start("--name", "first", "--workers", "2", "--slots", "1")
+    jobs = [yard.enqueue("held", number, "go") for number in range(2)]
+    eventually(lambda: all(runs_of(yard.diary(), number) for number in range(2)))
+    [frozen] = yard.pids_of("worker-1")
+    late = next(job for job in jobs if holder(job) == instance_in(yard, "worker-1"))
     with stopped([first.pid]):
-        yard.start("--name", "second")
-        eventually(lambda: len(runs_of(yard.diary(), 0)) == 2, "somebody else takes over")
-    [names] = finish(yard, [job])
-    assert names == ["enqueue", "claim", "lose", "due", "claim", "complete"]
-    assert first.poll() is None
-    logs = (yard.folder / ".detent" / "first" / "logs").glob("*")
-    assert any("does not renew this worker any more" in one.read_text() for one in logs)
-
-
-@pytest.mark.parametrize("store", ["postgresql"])  # a stopped process may keep a file locked
-def test_a_late_report_changes_nothing(yard: Yard) -> None:
-    first = yard.start("--name", "first")
-    job = yard.enqueue("held", 0, "go")
-    eventually(lambda: runs_of(yard.diary(), 0))
-    [worker] = yard.pids_of("worker-1")
-    with stopped([first.pid]):
-        with stopped(members(worker)):
-            yard.start("--name", "second")
-            eventually(lambda: len(runs_of(yard.diary(), 0)) == 2, "somebody else takes over")
+        with stopped(members(frozen)):
+            yard.start("--name", "second", "--workers", "2", "--slots", "1")
+            eventually(lambda: all(len(runs_of(yard.diary(), n)) == 2 for n in range(2)))
             yard.let_go("go")
-            assert job.result(timeout=30) == 0
-        ended = job.history()
-    eventually(lambda: worker not in yard.processes(), "the late one ends")
-    eventually(lambda: yard.states() == {"worker-1": "Running"} and len(yard.workers()) == 2)
-    assert job.history() == ended
+            assert [job.result(timeout=60) for job in jobs] == [0, 1]
+        ended = late.history()
+        eventually(lambda: state_of(frozen) in ("Z", None), "the late one ends by itself")
+    eventually(lambda: sorted(map(slot_of, yard.workers())) == sorted(2 * ["worker-1", "worker-2"]))
+    eventually(lambda: set(yard.states().values()) == {"Running"})
+    assert late.history() == ended, "its late report changes nothing"
+    for job, events in zip(jobs, yard.events_of(jobs), strict=True):
+        names = [event.name for event in events]
+        assert names == ["enqueue", "claim", "lose", "due", "claim", "complete"]
+        if job is not late:
+            judge_order(yard.diary(), jobs.index(job))
+    logs = [one.read_text() for one in (yard.folder / ".detent/first/logs").iterdir()]
+    assert any("does not renew this worker any more" in text for text in logs)
+    assert first.poll() is None
     assert yard.detent("verify")
+
+
+def holder(job: Handle[Any]) -> str:
+    """Who has claimed it last."""
+    return next(event.actor_id for event in reversed(job.history()) if event.name == "claim")
+
+
+def instance_in(yard: Yard, slot: str) -> str:
+    return next(one.id for one in yard.workers() if slot_of(one) == slot)

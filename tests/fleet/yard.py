@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,12 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 _HERE = Path(__file__).parent
 _MARK = "DETENT_TEST_YARD"
+
+
+def outlast(seconds: float) -> None:
+    """Come back when so much time has passed: for leases, which nothing but time ends."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, patience_s=seconds + PATIENCE_S)
 
 
 def slot_of(one: Listed) -> str:

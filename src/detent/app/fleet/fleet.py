@@ -116,7 +116,8 @@ class Fleet:
     # --- how it is made -------------------------------------------------------------------------
 
     def _supervisor(self, engine: Engine) -> Supervisor:
-        tree = Tree(self.journal, name=f"fleet {self.id}")
+        # Whoever reads the history of a worker finds us by that name.
+        tree = Tree(self.journal, name=self.id)
         specs = [*self._keepers(engine), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())

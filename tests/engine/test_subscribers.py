@@ -102,7 +102,7 @@ async def test_a_new_one_hears_what_comes_unless_it_asks_for_more(
 async def test_the_end_of_the_feed_is_found(world: World, engine: Engine, count: int) -> None:
     await push(engine, count)
     last = (await world.store.feed(0, 1_000))[-1].pos if count else 0
-    assert await subscribers._end_of(world.store) == last  # noqa: SLF001
+    assert await subscribers.end_of(world.store) == last
 
 
 async def test_of_two_processes_one_delivers_at_a_time(world: World, engine: Engine) -> None:

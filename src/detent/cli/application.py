@@ -12,6 +12,7 @@ from detent import __version__
 from detent.cli.config import CONFIG
 from detent.cli.demo import demo
 from detent.cli.jobs import READING
+from detent.cli.keys import KEYS
 from detent.cli.lifecycle import lifecycle
 from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
@@ -19,6 +20,7 @@ from detent.cli.prune import prune
 from detent.cli.queues import QUEUES
 from detent.cli.running import up, worker
 from detent.cli.schedules import SCHEDULES
+from detent.cli.serve import serve
 from detent.cli.steering import ACTING
 from detent.cli.verify import verify
 from detent.cli.workers import WORKERS
@@ -33,6 +35,7 @@ _GROUPS: dict[str, tuple[str, _Commands]] = {
     "schedules": ("Jobs that the clock makes.", SCHEDULES),
     "workflow": ("Look at workflows and steer them.", WORKFLOWS),
     "workers": ("Look at workers and steer them.", WORKERS),
+    "keys": ("Who may call the server, and for what.", KEYS),
     "config": ("What is set, and who says so.", CONFIG),
 }
 
@@ -50,7 +53,7 @@ def application_of(*, pretty: bool) -> typer.Typer:
     """All commands, with help pages for a person or for a pipe."""
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (up, worker, demo, lifecycle, migrate, verify, prune):
+    for command in (up, worker, serve, demo, lifecycle, migrate, verify, prune):
         application.command()(command)
     for name, (meaning, commands) in _GROUPS.items():
         group = _group(meaning, pretty)

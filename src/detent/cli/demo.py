@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext, suppress
@@ -17,7 +18,7 @@ import typer
 from rich.console import Console
 
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import Orders, Told
+from detent.app.fleet.orders import Orders, Told, Web
 from detent.app.handle import Handle
 from detent.cli.demo_jobs import app, flaky, greet, report, watch
 from detent.cli.fleetview import FleetView
@@ -51,6 +52,7 @@ def demo(
         workers=2,
         state_dir=folder / "state",
         grace_s=5.0,
+        web=Web(port=_free_port()),
     )
     try:
         with errors_end_the_command():
@@ -61,13 +63,15 @@ def demo(
 
 
 async def _run(orders: Orders, *, once: bool) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     console.print(f"The store is {orders.told.url}; it is gone when this ends.")
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force) as signals:
         async with AsyncExitStack() as stack:
             if not await signals.unless_cancelled(stack.enter_async_context(fleet)):
                 return
+            if orders.web is not None:
+                console.print(f"It is served at {orders.web.url}/ojs/v1/jobs meanwhile.")
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()
             with shown:
                 telling = asyncio.create_task(_Story(fleet, console.print).tell())
@@ -82,6 +86,13 @@ async def _run(orders: Orders, *, once: bool) -> None:
                 ending.cancel()
                 await signals.shut_down(fleet.stop())
     console.print("All workers have stopped.")
+
+
+def _free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((Web().host, 0))
+        return int(probe.getsockname()[1])
 
 
 class _Story:

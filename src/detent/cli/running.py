@@ -16,7 +16,7 @@ import typer
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import STATE_DIR, Orders, Told
+from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
@@ -94,7 +94,7 @@ class Crew(Bundle):
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
 
-    def orders(self, program: str, life: Life) -> Orders:
+    def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
         """The same as the fleet takes it."""
         settings = Settings(
             queues=tuple(self.queue or ("default",)),
@@ -111,6 +111,7 @@ class Crew(Bundle):
             grace_s=span_us(self.grace) / _US,
             recycle=life.recycle,
             upkeep=self.upkeep,
+            web=web,
         )
 
 
@@ -193,6 +194,8 @@ async def serve(
                 orders.told.reference,
                 shown_url(app.connection.url),
             )
+            if orders.web is not None:
+                _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.unless_cancelled(fleet.wait())
                 # Until the grace is over, jobs that still run are no reason to worry.

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 
+from detent.engine.access import Access
+from detent.engine.aliases import Aliases
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
-from detent.engine.enqueueing import Answer, Ask, Enqueueing
+from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.operators import Operators
@@ -22,6 +24,7 @@ from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
 from detent.engine.subscribers import Subscribers
+from detent.engine.tail import Tail
 from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
@@ -30,7 +33,7 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Store, Want
+from detent.stores.api import Claimed, Committed, Own, Record, Store, Unit, Want
 
 __all__ = ["Engine"]
 
@@ -69,10 +72,13 @@ class Engine:
         )
         self.bulk = Bulk(store, self.operators)
         self.directives = Directives(store, self.identity)
+        self.aliases = Aliases(store, self._apart, self.identity, self.secrets)
+        self.access = Access(store, self._apart, self.identity)
         self.subscribers = Subscribers(store, self._apart, self.identity)
         self.webhooks = Webhooks(
             store, self._apart, self.identity, self.secrets, poster or Poster()
         )
+        self.tail = Tail(store)
         self.answers: Answers = {
             DELIVERY: self.webhooks.delivering.answer,
             SCHEDULE: self.schedules.answer,
@@ -94,6 +100,7 @@ class Engine:
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()
             await self.webhooks.close()
+        await self.tail.close()
         await self._enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()
@@ -102,9 +109,18 @@ class Engine:
         """New jobs, or those that were there already; an answer for each, in order."""
         return await self._enqueueing.enqueue(asks, by)
 
+    async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
+        """New jobs, all of them or none: then which of them could not be, and why."""
+        return await self._enqueueing.enqueue_together(asks, by)
+
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
         return await self._commands.carry_out(changes)
+
+    async def put(self, record: Record) -> bool:
+        """Keep a small record of a surface; false if it has moved on since it was read."""
+        [outcome] = await self._apart.commit([Unit(self.identity.id(), puts=(record,))])
+        return isinstance(outcome, Committed | Own)
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""

@@ -26,6 +26,7 @@ from detent.lifecycle.machine import Refusal
 from detent.stores.api import (
     Committed,
     Move,
+    New,
     Outcome,
     Own,
     Stale,
@@ -41,6 +42,7 @@ __all__ = [
     "Enqueued",
     "Enqueueing",
     "OnConflict",
+    "Refused",
     "Request",
     "Uniqueness",
     "answered",
@@ -63,6 +65,13 @@ class Clash(msgspec.Struct, frozen=True):
 
     what: str
     by: Job
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why none of several jobs came to be; `index` is the one that could not, if that is known."""
+
+    why: Clash | Refusal
+    index: int | None = None
 
 
 Answer: TypeAlias = Enqueued | Clash | Refusal
@@ -104,6 +113,27 @@ class Enqueueing:
             await self._try([one for one in left if not is_keyed(one.ask)], by, self._plain)
             await self._try([one for one in left if is_keyed(one.ask)], by, self._keyed)
         return [answered(one) for one in asked]
+
+    async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
+        """All of these jobs or none. One that is in the way of any is in the way of all."""
+        asked = [self._opened(ask) for ask in asks]
+        command_id, made = self._identity.id(), list[New]()
+        for index, one in enumerate(asked):
+            one.command_id = command_id
+            unit = self._made(one, by)
+            if not isinstance(unit, Unit):
+                return Refused(unit, index)
+            twin = next((new.job for new in made if new.job.id == one.job_id), None)
+            if one.ask.id is not None and twin is not None:
+                return Refused(Clash("id", twin), index)
+            made += unit.new
+        coalescer = self._keyed if any(is_keyed(ask) for ask in asks) else self._plain
+        [outcome] = await coalescer.commit([Unit(command_id, new=tuple(made))])
+        if isinstance(outcome, Committed | Own):
+            return [Enqueued(new.job) for new in made]
+        if isinstance(outcome, Taken):
+            return Refused(Clash(outcome.what, outcome.by))
+        raise Unstorable(f"{len(asks)} jobs cannot be stored together: {outcome}")
 
     async def close(self) -> None:
         """Finish what was asked for."""

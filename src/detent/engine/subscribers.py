@@ -25,7 +25,7 @@ from detent.errors import BadOption, StoreError
 from detent.lifecycle.event import Event
 from detent.stores.api import Committed, Fed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "Cursor", "Stopped", "Subscriber", "Subscribers", "one_by_one"]
+__all__ = ["KIND", "Cursor", "Stopped", "Subscriber", "Subscribers", "end_of", "one_by_one"]
 
 KIND = "subscriber"
 BATCH = 100
@@ -191,7 +191,7 @@ class _Post:
         """The record as it is; a new subscriber gets one."""
         [record] = await self._store.record([(KIND, "", self._subscriber.name)])
         if record is None:
-            first = 0 if self._subscriber.from_start else await _end_of(self._store)
+            first = 0 if self._subscriber.from_start else await end_of(self._store)
             self._version, self._unseen = 0, 0
             await self._write(Cursor(first))
             return
@@ -263,7 +263,7 @@ class _Post:
             return True
 
 
-async def _end_of(store: Store) -> int:
+async def end_of(store: Store) -> int:
     """The last position of the feed, found by halving: a feed can be long."""
     low, high = 0, 1
     while await store.feed(high, 1):

@@ -28,7 +28,7 @@ from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
 from detent.lifecycle.retry import ErrorInfo
-from detent.stores.api import Death, Due, Move, Record, Store, Unit, WorkerRow
+from detent.stores.api import Death, Due, Failure, Move, Record, Store, Unit, WorkerRow
 
 __all__ = ["Answers", "Done", "Upkeep"]
 
@@ -45,6 +45,9 @@ SWEEP_US = 1_000_000
 KEPT_US = 7 * 86_400 * 1_000_000
 """How long instances that are gone are remembered."""
 WORKERS_MAX = 10_000
+
+
+_TOO_LONG = "It took longer than it was given."
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -80,6 +83,7 @@ class Upkeep:
         self._last_turn: int | None = None
         self._swept_at: int | None = None
         self._marking = Marking(store, coalescer.commit, identity)
+        self._gap_at = 0
         self.trusting_until = 0
         """Until then nobody is declared lost: there was a gap."""
 
@@ -106,6 +110,8 @@ class Upkeep:
     async def _mind_the_gap(self, now: int) -> None:
         has_gap = self._last_turn is None or now - self._last_turn > GAP_US
         mark = await self._marking.turn(now, has_gap=has_gap)
+        if mark.trusting_until > self.trusting_until:
+            self._gap_at = now
         self.trusting_until = mark.trusting_until
         if await self._marking.may_prune(now):
             await self._store.forget_workers(before=now - KEPT_US, now=now)
@@ -163,7 +169,8 @@ class Upkeep:
         answer = j.tick(job, now, ctx)
         if not isinstance(answer, j.Accepted) or not _is_loss(answer):
             return answer
-        if now < self.trusting_until and job.wire:
+        # Whoever has claimed since the gap could renew all the time.
+        if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self._gap_at:
             return j.Unchanged(job)
         return j.tick(job, now, replace(ctx, reason=reason_of(due)))
 
@@ -186,17 +193,27 @@ def _death_of(row: WorkerRow) -> Death | None:
 
 
 def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
-    job, is_loss = due.stored.job, _is_loss(answer)
+    job = due.stored.job
     move = Move(
         job.version,
         answer.job,
         answer.events,
         wake_at=j.next_wake(answer.job, now, gate=due.gate),
         lease=job.lease,
-        lost=is_loss,
-        failure=failure_of(due, answer.events[0], reason_of(due)) if is_loss else None,
+        lost=_is_loss(answer),
+        failure=_failure(due, answer),
     )
     return Unit(command_id, moves=(move,))
+
+
+def _failure(due: Due, answer: j.Accepted) -> Failure | None:
+    """What an attempt that time has ended failed with; nobody else will tell."""
+    if _is_loss(answer):
+        return failure_of(due, answer.events[0], reason_of(due))
+    ended = next((event for event in answer.events if event.charged is not None), None)
+    if ended is None or ended.code is None:
+        return None
+    return Failure(due.stored.job.attempt, ended.at, ended.code, _TOO_LONG)
 
 
 def _is_loss(answer: j.Accepted) -> bool:

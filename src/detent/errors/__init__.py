@@ -22,6 +22,8 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── OpenToAll              a server that others could reach, in front of a store without keys
+    ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
     ├── UnknownWorkflow        there is no such workflow in this store
     ├── WorkflowAborted        the workflow whose result was asked for was called off
@@ -114,6 +116,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    OpenToAll,
     PayloadTooDeep,
     PayloadTooLarge,
     PostFailed,
@@ -124,6 +127,7 @@ from detent.errors.jobs import (
     SecretUnreadable,
     TooMany,
     UnknownJob,
+    UnknownKey,
     UnknownSchedule,
     UnknownWebhook,
     UnknownWorkflow,
@@ -232,6 +236,7 @@ __all__ = [
     "NoSecretKey",
     "NotQuiet",
     "NotSuspendable",
+    "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",
@@ -263,6 +268,7 @@ __all__ = [
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",
+    "UnknownKey",
     "UnknownSchedule",
     "UnknownSlot",
     "UnknownWebhook",

@@ -25,6 +25,7 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PostFailed",
@@ -35,6 +36,7 @@ __all__ = [
     "SecretUnreadable",
     "TooMany",
     "UnknownJob",
+    "UnknownKey",
     "UnknownSchedule",
     "UnknownWebhook",
     "UnknownWorkflow",
@@ -127,6 +129,18 @@ class ResultTimeout(DetentError, TimeoutError):
 
     code = "result_timeout"
     retryable = True
+
+
+class OpenToAll(DetentError):
+    """Nobody but this host may reach a server that asks for no key; make one first."""
+
+    code = "open_to_all"
+
+
+class UnknownKey(DetentError):
+    """There is no API key of that id."""
+
+    code = "unknown_key"
 
 
 class UnknownJob(DetentError):

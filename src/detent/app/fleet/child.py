@@ -24,12 +24,13 @@ import msgspec
 
 from detent.app.detent import Detent
 from detent.app.fleet.orders import Told
+from detent.app.fleet.proof import Proof
 from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
 from detent.runtime.process.frames import Message
-from detent.runtime.process.inside import Inside
+from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
@@ -64,11 +65,13 @@ class Child:
         self._worker: Worker | None = None
         self._ending: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._proof = Proof(_unproven)
         self.exit_code = 0
 
     async def run(self) -> None:
         """Work until told to stop."""
         self._loop = asyncio.get_running_loop()
+        self._inside.hear_at_once("proven", lambda told: self._proof.renew(float(told["until"])))
         desk = await self._app.bridge.reach(_own_loop())
         self._inside.hear(
             {
@@ -213,6 +216,12 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _unproven() -> None:
+    """Nobody says any more that our jobs are ours, not even that they are not."""
+    _log.error("the supervisor does not renew this worker any more; it ends with all its jobs")
+    end_session()
 
 
 async def _own_loop() -> asyncio.AbstractEventLoop:

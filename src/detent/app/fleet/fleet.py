@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.members import Members
@@ -23,6 +25,8 @@ from detent.engine.engine import Engine
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
+from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.core import Plan
@@ -116,9 +120,8 @@ class Fleet:
     # --- how it is made -------------------------------------------------------------------------
 
     def _supervisor(self, engine: Engine) -> Supervisor:
-        # Whoever reads the history of a worker finds us by that name.
-        tree = Tree(self.journal, name=self.id)
-        specs = [*self._keepers(engine), *self._workers()]
+        tree = Tree(self.journal, name=f"fleet {self.id}")
+        specs = [*self._keepers(engine), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())
 
@@ -135,6 +138,29 @@ class Fleet:
                 revision=revision,
             )
             for number in range(1, orders.workers + 1)
+        ]
+
+    def _servers(self) -> list[Spec]:
+        """The web surfaces in a process of their own, if they are wanted."""
+        web = self.orders.web
+        if web is None:
+            return []
+        command = (sys.executable, "-m", "detent", "serve")
+        program = Program(
+            command=(*command, "--host", web.host, "--port", str(web.port)),
+            # Not on the command line, which everybody on this host can read.
+            environment={STORE_NAMES[0]: self.app.connection.url},
+            suspendable=False,
+        )
+        files = Files(self.logs, "server")
+        return [
+            Spec(
+                name="server",
+                make=lambda: ProcessBody(program, files=files),
+                role="server",
+                stop_grace_s=self.orders.grace_s,
+                needs_ready_signal=False,
+            )
         ]
 
     def _keepers(self, engine: Engine) -> list[Spec]:
@@ -166,10 +192,11 @@ class Fleet:
     async def _begin(self, engine: Engine) -> None:
         loop, bridge = asyncio.get_running_loop(), self.app.bridge
 
-        def hear(what: Callable[[Sequence[str]], None]) -> Callable[[Sequence[str]], None]:
-            return lambda instances: _across(loop, what, tuple(instances))
+        def hear(what: Callable[..., None]) -> Callable[..., None]:
+            return lambda *news: _across(loop, what, news)
 
-        hearing = Hearing(lapsed=hear(self._lapse), lost=hear(self._lapse))
+        lapse, proven = hear(self._lapse), hear(self.members.proven)
+        hearing = Hearing(lapsed=lapse, lost=lapse, proven=proven)
         beating = await bridge.reach(_made(lambda: Beating(engine.store, hearing)))
         self.members.join(beating, bridge)
         self.members.worn = self._relieve
@@ -238,10 +265,8 @@ def _function(what: Callable[[], Any]) -> Callable[[], FunctionBody]:
     return lambda: FunctionBody(run)
 
 
-def _across(
-    loop: asyncio.AbstractEventLoop, what: Callable[[tuple[str, ...]], None], ids: tuple[str, ...]
-) -> None:
-    loop.call_soon_threadsafe(what, ids)
+def _across(loop: asyncio.AbstractEventLoop, what: Callable[..., None], news: Any) -> None:
+    loop.call_soon_threadsafe(what, *news)
 
 
 async def _kept_up(app: Detent) -> None:

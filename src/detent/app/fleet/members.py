@@ -126,6 +126,12 @@ class Members:
                 _log.warning("worker %s could not be renewed; its jobs are stopped", instance)
                 member.tell({"kind": "lapse"})
 
+    def proven(self, instances: Sequence[str], until: float) -> None:
+        """They are renewed: each is told until when, for the case that we stand still."""
+        for instance in instances:
+            if (member := self._alive.get(instance)) is not None:
+                member.tell({"kind": "proven", "until": until})
+
     # --- in the loop of the store -----------------------------------------------------------------
 
     async def _add(self, row: WorkerRow) -> None:

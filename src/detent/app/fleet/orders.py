@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from detent.errors import BadOption
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told"]
+__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
 
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
@@ -32,11 +32,25 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
 
 
+class Web(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server of a fleet listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+
+    @property
+    def url(self) -> str:
+        """The address to type."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The whole of a fleet.
 
     `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
-    `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines.
+    `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines. With
+    `web` it has a server too.
     """
 
     told: Told
@@ -46,6 +60,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = GRACE_S
     recycle: Recycle | None = None
     upkeep: bool = True
+    web: Web | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:
@@ -59,12 +74,3 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self) -> Path:
         """Where fleets of this folder keep their journals and logs."""
         return self.state_dir or Path(os.environ.get(STATE_DIR) or ".detent")
-
-    def shown(self) -> dict[str, Any]:
-        """The same for people."""
-        return {
-            "program": self.told.reference,
-            "workers": self.workers,
-            "queues": ", ".join(self.told.settings.queues),
-            "slots": self.told.settings.slots,
-        }

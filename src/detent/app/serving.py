@@ -1,0 +1,52 @@
+"""All web surfaces on one store, put together: the only module that names them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+
+from msgspec.structs import replace
+
+from detent import stores
+from detent.app.connection import keyring_of
+from detent.engine.addresses import Rules
+from detent.engine.engine import Engine
+from detent.engine.posting import Poster
+from detent.engine.secrets import Secrets
+from detent.surfaces.http.app import WebApp
+from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.gate import LOOPBACK
+from detent.surfaces.http.logs import log_to_stderr
+from detent.surfaces.http.server import Bind, need_guard, serve
+from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.surface import OjsSurface
+
+__all__ = ["Bind", "Settings", "serving", "web_app"]
+
+
+def web_app(url: str, settings: Settings) -> WebApp:
+    """The application; its store is opened when the server starts."""
+
+    async def opening(stack: AsyncExitStack) -> Engine:
+        store = await stack.enter_async_context(stores.open(url))
+        secrets, poster = Secrets(keyring_of(url)), Poster(Rules.of(os.environ))
+        engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
+        service.opened(engine)
+        ojs.opened()
+        return engine
+
+    service = Service(opening)
+    ojs = OjsSurface(service, settings)
+    return WebApp(service, [ojs], settings)
+
+
+def serving(
+    url: str, settings: Settings, bind: Bind, *, is_guarded: bool, json_logs: bool = False
+) -> None:
+    """Serve until a signal comes; where others could get in, only behind keys."""
+    need_guard(bind, has_keys=is_guarded, test_mode=settings.test_mode)
+    log_to_stderr(as_json=json_logs)
+    if bind.is_local:
+        # A page of another site must not get here by a name that it has made up.
+        settings = replace(settings, hosts=(*LOOPBACK, *settings.hosts))
+    serve(web_app(url, settings), bind)

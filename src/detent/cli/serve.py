@@ -1,0 +1,62 @@
+"""`detent serve`: the web surfaces of a store, for programs in any language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from detent.cli.bundles import expanded
+from detent.cli.places import Place, asked, errors_end_the_command
+from detent.engine.engine import Engine
+
+__all__ = ["serve"]
+
+
+@expanded
+def serve(  # noqa: PLR0913 - one parameter per option
+    *,
+    place: Place,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 is any.")] = 8080,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name that the server may be called by.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web origin whose pages may call it.")
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1, help="Requests a second for one caller.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
+    ] = False,
+    test_mode: Annotated[
+        bool, typer.Option("--test-mode", help="Add what conformance suites need; never outside.")
+    ] = False,
+) -> None:
+    """Serve jobs over HTTP until a signal comes; then finish what was begun."""
+    # Only whoever serves waits for everything that a server is made of.
+    from detent.app.serving import Bind, Settings, serving  # noqa: PLC0415
+
+    async def has_keys(engine: Engine) -> bool:
+        return await engine.access.is_guarded()
+
+    settings = Settings(
+        hosts=tuple(name.lower() for name in allow_host or ()),
+        origins=tuple(allow_origin or ()),
+        rate=rate,
+        test_mode=test_mode,
+    )
+    bind = Bind(
+        host=host,
+        port=port,
+        certfile=None if tls_cert is None else str(tls_cert),
+        keyfile=None if tls_key is None else str(tls_key),
+    )
+    with errors_end_the_command():
+        is_guarded = bind.is_local or asked(place, has_keys)
+        serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs)

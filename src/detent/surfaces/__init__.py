@@ -1,0 +1,1 @@
+"""Surfaces: one wire protocol each, thin views on one engine."""

@@ -1,0 +1,225 @@
+"""The ASGI application: every request gets an id, passes the gate, and is answered in the words of
+the surface that its path belongs to. Any method on any path gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from starlette.websockets import WebSocket
+
+from detent.engine.access import Principal
+from detent.engine.access import Scope as AccessScope
+from detent.engine.identity import Identity
+from detent.surfaces.http.exchange import (
+    Call,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    Settings,
+    body_of,
+)
+from detent.surfaces.http.gate import Gate, split_key
+from detent.surfaces.http.metrics import Metrics
+from detent.surfaces.http.problems import Problem, problem_of
+from detent.surfaces.http.routing import Route, Routes
+from detent.surfaces.http.service import Service
+
+__all__ = ["Surface", "WebApp"]
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_SECURE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_BODILESS = frozenset({204, 304})
+
+
+class Surface(Protocol):
+    """One protocol: its routes, and how it tells problems."""
+
+    @property
+    def prefixes(self) -> Sequence[str]:
+        """What its paths begin with; the longest that fits decides."""
+        ...
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """Its operations."""
+        ...
+
+    def problem(self, problem: Problem, call: Call) -> Reply:
+        """The problem in its own words."""
+        ...
+
+    def dressed(self, reply: Reply, call: Call) -> Iterable[tuple[bytes, bytes]]:
+        """The headers that every reply of it has."""
+        ...
+
+    async def socket(self, socket: WebSocket, who: Principal) -> None:
+        """Talk over a WebSocket; whoever does not closes it."""
+        ...
+
+
+class WebApp:
+    """Surfaces on one engine, as one ASGI application."""
+
+    def __init__(self, service: Service, surfaces: Sequence[Surface], settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+        self.metrics = Metrics()
+        self._gate = Gate(settings)
+        self._surfaces = sorted(
+            ((prefix, one) for one in surfaces for prefix in one.prefixes),
+            key=lambda found: -len(found[0]),
+        )
+        own = Route("GET", "/metrics", self._metrics, AccessScope.READ, "Counters for Prometheus.")
+        self.routes: Sequence[Route] = [
+            own,
+            *(route for one in surfaces for route in one.routes),
+        ]
+        self._routes = Routes(self.routes)
+        self._identity = Identity(lambda: time.time_ns() // 1_000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection's request, a WebSocket, or the beginning and end of everything."""
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._lifespan(receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.service.start()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.service.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _metrics(self, _: Call) -> Reply:
+        """Counters for Prometheus; strict readers want the type without parameters."""
+        return Reply(200, await self.metrics.text(self.service.engine), "text/plain")
+
+    # --- HTTP -----------------------------------------------------------------------------------
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        path, key = split_key(scope["path"])
+        call = Call(scope, path, "")
+        call.request_id = self._request_id(call)
+        surface = self._surface(path)
+        method = "GET" if call.method == "HEAD" else call.method
+        route, call.params = self._routes.find(method, path)
+        try:
+            reply = await self._answered(route, call, key, scope, receive)
+        except Exception as error:
+            reply = surface.problem(problem_of(error, call.request_id), call)
+        headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
+        await _send(send, receive, reply, headers, is_head=call.method == "HEAD")
+        name = "unknown" if route is None else route.path
+        self.metrics.saw(call.method, name, reply.status, time.perf_counter() - began)
+
+    async def _answered(
+        self, route: Route | None, call: Call, key: str | None, scope: Scope, receive: Receive
+    ) -> Reply:
+        self._check_head(scope, call)
+        if route is None:
+            raise self._missing(call)
+        if route.scope is not None:
+            call.who = await self._gate.admit(self.service.engine.access, call, key)
+            self._gate.need(call.who, route.scope)
+            self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
+        length = call.header("content-length")
+        if length != "0" and (length or call.header("transfer-encoding")):
+            call.body = await body_of(receive, self.settings, length)
+        return await route.handler(call)
+
+    def _check_head(self, scope: Scope, call: Call) -> None:
+        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        if size + len(call.path) + len(call.query_string) > self.settings.header_bytes_max:
+            raise Problem(431, "headers_too_large", "the head of the request is too large")
+        self._gate.check_place(call)
+
+    def _missing(self, call: Call) -> Problem:
+        methods = self._routes.methods(call.path)
+        if not methods:
+            return Problem(404, "not_found", f"there is nothing at {call.path[:200]}")
+        allowed = ", ".join(methods)
+        found = Problem(405, "method_not_allowed", f"{call.path[:200]} takes {allowed}")
+        return found.with_headers(("allow", allowed))
+
+    def _surface(self, path: str) -> Surface:
+        return next(one for prefix, one in self._surfaces if path.startswith(prefix))
+
+    def _request_id(self, call: Call) -> str:
+        offered = call.header("x-request-id")
+        if offered is not None and _REQUEST_ID.fullmatch(offered):
+            return offered
+        return f"req_{self._identity.id()}"
+
+    # --- WebSockets -----------------------------------------------------------------------------
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path, key = split_key(scope["path"])
+        call = Call({**scope, "method": "WEBSOCKET"}, path, "")
+        socket = WebSocket({**scope, "path": path}, receive, send)
+        try:
+            self._check_head(scope, call)
+            who = await self._gate.admit(self.service.engine.access, call, key)
+            await self._surface(path).socket(socket, who)
+        except Problem as problem:
+            await socket.close(code=1008, reason=problem.message)
+
+
+async def _send(
+    send: Send,
+    receive: Receive,
+    reply: Reply,
+    headers: Sequence[tuple[bytes, bytes]],
+    *,
+    is_head: bool,
+) -> None:
+    told = [*headers, *_SECURE]
+    told += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+    if reply.stream is None:
+        if reply.status not in _BODILESS:
+            told.append((b"content-length", str(len(reply.body)).encode()))
+        await send({"type": "http.response.start", "status": reply.status, "headers": told})
+        await send({"type": "http.response.body", "body": b"" if is_head else reply.body})
+        return
+    await send({"type": "http.response.start", "status": reply.status, "headers": told})
+    await _stream(send, receive, reply)
+
+
+async def _stream(send: Send, receive: Receive, reply: Reply) -> None:
+    """Piece by piece, until there are no more or nobody listens."""
+    gone = asyncio.ensure_future(_gone(receive))
+    pouring = asyncio.ensure_future(_pour(send, reply))
+    try:
+        await asyncio.wait([gone, pouring], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in (gone, pouring):
+            one.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                await one
+
+
+async def _pour(send: Send, reply: Reply) -> None:
+    assert reply.stream is not None  # noqa: S101 - only streams are poured
+    async for piece in reply.stream:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    message: Mapping[str, object] = {}
+    while message.get("type") != "http.disconnect":
+        message = await receive()

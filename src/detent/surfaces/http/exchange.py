@@ -1,0 +1,113 @@
+"""A request as handlers see it, and the reply that they make of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from detent.engine.access import OPEN_TO_ALL, Principal
+from detent.surfaces.http.problems import Problem
+
+__all__ = ["ASGIApp", "Call", "Message", "Receive", "Reply", "Scope", "Send", "Settings", "body_of"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever starts a server may choose. Times are seconds."""
+
+    body_bytes_max: int = 10 * 1024 * 1024
+    body_s: float = 30.0
+    header_bytes_max: int = 32 * 1024
+    poll_s_max: float = 30.0
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    rate: int | None = None
+    streams_max: int = 100
+    test_mode: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What goes back: a body, or a stream of pieces that goes on until it ends."""
+
+    status: int = 200
+    body: bytes = b""
+    type: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+class Call:
+    """One request on its way. What it brings is read when it is asked for."""
+
+    __slots__ = ("body", "headers", "method", "params", "path", "query_string", "request_id", "who")
+
+    def __init__(self, scope: Scope, path: str, request_id: str) -> None:
+        self.method: str = scope["method"]
+        self.path = path
+        self.query_string: bytes = scope.get("query_string", b"")
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        self.request_id = request_id
+        self.params: Mapping[str, str] = {}
+        self.body = b""
+        self.who: Principal = OPEN_TO_ALL
+
+    def header(self, name: str) -> str | None:
+        """The value of a header; of several the last."""
+        found = self.headers.get(name.lower().encode("latin-1"))
+        return None if found is None else found.decode("latin-1")
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The question behind the path; of a name that comes twice the last counts."""
+        return dict(parse_qsl(self.query_string.decode("latin-1"), keep_blank_values=True))
+
+    def param(self, name: str) -> str:
+        """A part of the path that stands for something."""
+        return unquote(self.params[name])
+
+
+async def body_of(receive: Receive, settings: Settings, length: str | None) -> bytes:
+    """All of the body, if it comes in time and is not too long."""
+    if length is not None and length.isdigit() and int(length) > settings.body_bytes_max:
+        raise _too_large(settings)
+    try:
+        async with asyncio.timeout(settings.body_s):
+            return await _read(receive, settings)
+    except TimeoutError:
+        why = f"the body did not come within {settings.body_s:g} s"
+        raise Problem(408, "request_timeout", why, retryable=True) from None
+
+
+async def _read(receive: Receive, settings: Settings) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        if len(body) > settings.body_bytes_max:
+            raise _too_large(settings)
+        return body
+    pieces, size = [body], len(body)
+    while message.get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "invalid_request", "the client went away in the middle of its body")
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > settings.body_bytes_max:
+            raise _too_large(settings)
+    return b"".join(pieces)
+
+
+def _too_large(settings: Settings) -> Problem:
+    most = settings.body_bytes_max
+    return Problem(
+        413, "envelope_too_large", f"a request body has at most {most} bytes", limit=most
+    )

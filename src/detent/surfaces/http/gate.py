@@ -1,0 +1,107 @@
+"""Who gets in: the host that is asked for, the page that asks, the key, and how often."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from detent.engine.access import OPEN_TO_ALL, Access, Principal, Scope
+from detent.surfaces.http.exchange import Call, Settings
+from detent.surfaces.http.problems import Problem
+
+__all__ = ["LOOPBACK", "Gate", "split_key"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""What a server that only this host can reach is called."""
+_PREFIX = "/k/"
+_BUCKETS_MAX = 10_000
+
+
+class Gate:
+    """Decides about requests before anybody looks at what they want."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._hosts = settings.hosts
+        self._origins = settings.origins
+        self._rate = settings.rate
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def check_place(self, call: Call) -> None:
+        """A page of another site must not reach us by a name of its own, nor through a browser."""
+        if self._hosts:
+            host = urlsplit(f"//{call.header('host') or ''}").hostname or ""
+            if host.lower() not in self._hosts:
+                raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
+        origin = call.header("origin")
+        if origin is not None and not self._is_known(origin):
+            raise Problem(403, "forbidden", "a page of another origin may not call this server")
+
+    def _is_known(self, origin: str) -> bool:
+        host = urlsplit(origin).hostname or ""
+        return origin in self._origins or (not self._origins and host.lower() in self._hosts)
+
+    async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
+        """Who calls; without any key in the store everybody may."""
+        text = key or _offered(call)
+        if text is None:
+            if await access.is_guarded():
+                raise _unknown("an API key is needed: Authorization: Bearer <key>")
+            return OPEN_TO_ALL
+        found = await access.principal(text)
+        if found is None:
+            if not await access.is_guarded():
+                return OPEN_TO_ALL
+            raise _unknown("this API key opens nothing: unknown, revoked or run out")
+        return found
+
+    def need(self, who: Principal, scope: Scope) -> None:
+        """Refuse what the key does not open."""
+        if not who.has(scope):
+            raise Problem(403, "forbidden", f"this needs the scope {scope}", scope=scope.value)
+
+    def throttle(self, who: Principal, address: str) -> None:
+        """So many requests a second from one caller, and as many at once."""
+        if self._rate is None:
+            return
+        now, name = self._clock(), who.id or address
+        tokens, at = self._buckets.get(name, (float(self._rate), now))
+        tokens = min(tokens + (now - at) * self._rate, float(self._rate))
+        if len(self._buckets) >= _BUCKETS_MAX:
+            self._buckets.clear()
+        self._buckets[name] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
+        if tokens < 1:
+            wait = max(math.ceil((1 - tokens) / self._rate), 1)
+            found = Problem(429, "rate_limited", f"more than {self._rate} requests a second")
+            found.retryable = True
+            raise found.with_headers(("retry-after", str(wait)))
+
+
+def split_key(path: str) -> tuple[str, str | None]:
+    """A path, and the key in front of it (`/k/<key>/ojs/v1/jobs`) if there is one."""
+    if not path.startswith(_PREFIX):
+        return path, None
+    key, _, rest = path[len(_PREFIX) :].partition("/")
+    return f"/{rest}", key
+
+
+def _offered(call: Call) -> str | None:
+    """The key of a request: as bearer, or as the password or the name of basic auth."""
+    kind, _, value = (call.header("authorization") or "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() != "basic":
+        return None
+    try:
+        name, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise _unknown("the Authorization header cannot be read") from None
+    return password or name
+
+
+def _unknown(why: str) -> Problem:
+    return Problem(401, "unauthenticated", why).with_headers(("www-authenticate", "Bearer"))

@@ -1,0 +1,92 @@
+"""The server itself: one process, one loop, any number of them on one store."""
+
+from __future__ import annotations
+
+import ipaddress
+from types import FrameType
+
+import msgspec
+import uvicorn
+
+from detent.errors import OpenToAll
+from detent.surfaces.http.app import WebApp
+
+__all__ = ["Bind", "config_of", "need_guard", "serve"]
+
+_DRAIN_S = 30
+_KEEP_ALIVE_S = 65
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server listens, and with which certificate."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    certfile: str | None = None
+    keyfile: str | None = None
+    backlog: int = 2_048
+    connections_max: int = 10_000
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class _Server(uvicorn.Server):
+    """Tells the application of a signal at once: whoever waits must not hold up the end."""
+
+    def __init__(self, config: uvicorn.Config, app: WebApp) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """The first signal drains, the second ends; neither is passed on: the end is a good one."""
+        self._app.service.begin_stop()
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def serve(app: WebApp, bind: Bind) -> None:
+    """Serve until a signal comes, then drain."""
+    _Server(config_of(app, bind), app).run()
+
+
+def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
+    """How uvicorn is to run it."""
+    return uvicorn.Config(
+        app,
+        host=bind.host,
+        port=bind.port,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        date_header=True,
+        backlog=bind.backlog,
+        limit_concurrency=bind.connections_max,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_DRAIN_S,
+        ssl_certfile=bind.certfile,
+        ssl_keyfile=bind.keyfile,
+    )
+
+
+def need_guard(bind: Bind, *, has_keys: bool, test_mode: bool) -> None:
+    """Refuse to be reachable from elsewhere without keys, or in test mode at all."""
+    host = bind.host
+    if bind.is_local:
+        return
+    if test_mode:
+        why = f"Test mode lets anybody wipe the store, so it does not listen on {host}"
+        raise OpenToAll(f"{why}; leave --host out", host=host)
+    if not has_keys:
+        why = f"Everybody who reaches {host} could do everything: this store has no API keys"
+        fix = "Make one with detent keys create, or leave --host out to serve this host alone"
+        raise OpenToAll(f"{why}. {fix}", host=host)

@@ -1,0 +1,105 @@
+"""An engine as a server has it: opened in the server's own loop, with all that time moves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+
+from detent.engine.engine import Engine
+from detent.errors import StoreError
+
+__all__ = ["Opening", "Service"]
+
+_log = logging.getLogger(__name__)
+_AGAIN_S = 1.0
+Opening = Callable[[AsyncExitStack], Awaitable[Engine]]
+"""Opens an engine; what must be closed afterwards is left on the stack."""
+
+
+class Service:
+    """What a server serves. Between `start` and `stop` there is an engine."""
+
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._engine: Engine | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = asyncio.Event()
+        """Set as soon as the server is to stop: whoever waits for something stops waiting."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, which is there while the server runs."""
+        assert self._engine is not None  # noqa: S101 - no request comes before the start
+        return self._engine
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is an engine, and nobody has asked to stop."""
+        return self._engine is not None and not self.stopping.is_set()
+
+    def opened(self, engine: Engine) -> None:
+        """The engine is there."""
+        self._engine = engine
+
+    def begin_stop(self) -> None:
+        """Let everybody who waits stop waiting; from any thread, or from a signal."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.stopping.set)
+
+    async def start(self) -> None:
+        """Open the store and begin to look after it."""
+        self._loop = asyncio.get_running_loop()
+        engine = await self._opening(self._stack)
+        for name, work in (("upkeep", engine.upkeep.run), ("webhooks", engine.webhooks.run)):
+            self.keep(name, work)
+
+    def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Go on with some work until the server stops, whatever happens to it."""
+        self._tasks.append(asyncio.create_task(_kept(name, work)))
+
+    async def stop(self) -> None:
+        """End all work, finish what was asked of the engine, and close the store."""
+        self.stopping.set()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        await self._stack.aclose()
+        self._engine = None
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait so long, or until the server is to stop: then false."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        return not self.stopping.is_set()
+
+    async def wait_for_work(self, seconds: float, seen: int | None) -> None:
+        """Until something may be there to claim, the time is over, or the server is to stop.
+
+        Nobody who waits here holds a connection to the database.
+        """
+        waits = [
+            asyncio.ensure_future(self.engine.store.wait(seconds, seen)),
+            asyncio.ensure_future(self.stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+
+async def _kept(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await work()
+        except StoreError as error:
+            _log.warning("%s: %s", name, error.message)
+        except Exception:
+            _log.exception("%s has failed and goes on in a moment", name)
+        await asyncio.sleep(_AGAIN_S)

@@ -1,0 +1,123 @@
+"""What becomes of jobs, counted from the feed once somebody has asked for it.
+
+Every server counts what happens in the whole store, so of several servers on one store any is
+enough. How long a job was in a state is known if its entry was seen from here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from detent.engine.engine import Engine
+from detent.engine.tail import Listener
+from detent.lifecycle.event import Event
+from detent.stores.api import Fed, Key, Stored
+
+__all__ = ["Watching"]
+
+_SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1_800, 3_600, 86_400)
+_NAMES_MAX = 500
+"""How many types and queues have a name of their own; the rest are `other`."""
+_ENTRIES_MAX = 100_000
+_REST = "other"
+
+
+class _Names:
+    """Labels that users make up, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def of(self, name: str) -> str:
+        if name not in self._known:
+            if len(self._known) >= _NAMES_MAX:
+                return _REST
+            self._known.add(name)
+        return name
+
+
+class Watching:
+    """Counts for one server."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._states = Gauge(
+            "detent_jobs", "Jobs by queue and state.", ("queue", "state"), registry=registry
+        )
+        self._moves = Counter(
+            "detent_transitions",
+            "Moves of jobs, workflows and steps.",
+            ("kind", "event", "source", "target"),
+            registry=registry,
+        )
+        self._stays = Histogram(
+            "detent_state_seconds",
+            "How long jobs stayed in a state.",
+            ("state",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._waits = Histogram(
+            "detent_queue_latency_seconds",
+            "How long jobs were available before they were taken.",
+            ("queue",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._ends = Counter(
+            "detent_attempts",
+            "Attempts by type and how they ended.",
+            ("type", "outcome"),
+            registry=registry,
+        )
+        self._losses = Counter("detent_losses", "Leases that were lost.", registry=registry)
+        self._entered: OrderedDict[Key, tuple[str, int]] = OrderedDict()
+        self._types, self._queues = _Names(), _Names()
+        self._listener: Listener | None = None
+
+    async def catch_up(self, engine: Engine) -> None:
+        """Count what has happened since the last time, and what there is now."""
+        if self._listener is None:
+            self._listener = await engine.tail.listen()
+        await self._count(engine, await self._listener.take(0))
+        self._states.clear()
+        for one in await engine.store.counts():
+            self._states.labels(self._queues.of(one.queue), one.state).inc(one.count)
+
+    async def _count(self, engine: Engine, page: Sequence[Fed]) -> None:
+        jobs = [fed.event for fed in page if fed.event.kind == "job"]
+        keys = list(dict.fromkeys(_key(event) for event in jobs))
+        found = await engine.store.get(keys) if keys else []
+        stored = dict(zip(keys, found, strict=True))
+        for fed in page:
+            event = fed.event
+            if event.target is not None:
+                labels = (event.kind, event.name, event.source or "new", event.target)
+                self._moves.labels(*labels).inc()
+            if event.kind == "job":
+                self._saw(event, stored.get(_key(event)))
+
+    def _saw(self, event: Event, stored: Stored | None) -> None:
+        if event.target is None:
+            return
+        key = _key(event)
+        state, since = self._entered.pop(key, ("", event.at))
+        if state:
+            self._stays.labels(state).observe((event.at - since) / 1e6)
+        if event.name in ("claim", "dispatch") and state and stored is not None:
+            queue = self._queues.of(stored.job.queue)
+            self._waits.labels(queue).observe((event.at - since) / 1e6)
+        if event.charged is not None and event.charged.losses:
+            self._losses.inc()
+        if event.name in ("complete", "fail", "time_out", "lose") and stored is not None:
+            outcome = event.name if event.target != "retryable" else f"{event.name}_retried"
+            self._ends.labels(self._types.of(stored.body.type), outcome).inc()
+        self._entered[key] = (event.target, event.at)
+        if len(self._entered) > _ENTRIES_MAX:
+            self._entered.popitem(last=False)
+
+
+def _key(event: Event) -> Key:
+    return event.tenant, event.record

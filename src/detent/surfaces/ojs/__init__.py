@@ -1,0 +1,1 @@
+"""Open Job Spec 1.0: jobs, workers, queues, schedules and workflows over HTTP."""

@@ -1,0 +1,333 @@
+"""What operators ask for: everything there is, page by page, and verbs for many jobs at once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from detent.engine.commands import Change
+from detent.engine.enqueueing import Clash, Enqueued
+from detent.engine.verbs import Verb
+from detent.lifecycle import job as j
+from detent.lifecycle.job.table import ENDED, JobState
+from detent.lifecycle.machine import Refusal
+from detent.stores.api import Key, Stored, key_of
+from detent.stores.select import Filter, Page
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.desk import Desk, number_in, read_body
+from detent.surfaces.ojs.envelope import shown
+from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.wire import instant, told
+from detent.surfaces.ojs.workers import SILENT_US, Worker, Workers
+
+__all__ = ["Admin"]
+
+SEEN_MAX: Final = 10_000
+"""How many jobs a list looks at, or a bulk verb changes, in one request."""
+_PAGE: Final = 1_000
+_PER_PAGE_MAX: Final = 100
+_STATES = tuple(state.value for state in JobState)
+
+
+class _Chosen(msgspec.Struct, frozen=True):
+    queue: str | None = None
+    state: str | None = None
+    type: str | None = None
+    tag: str | None = None
+    ids: list[str] | None = None
+
+
+class _Many(msgspec.Struct, frozen=True):
+    filter: _Chosen = _Chosen()
+    job_ids: list[str] | None = None
+    confirm: bool = False
+
+
+class _Purge(msgspec.Struct, frozen=True):
+    states: list[str] = []
+    older_than: str | None = None
+    confirm: bool = False
+
+
+class Admin:
+    """The operations of operators."""
+
+    def __init__(self, desk: Desk, queues: Queues, letters: Letters, workers: Workers) -> None:
+        self._desk = desk
+        self._queues = queues
+        self._letters = letters
+        self._workers = workers
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def stats(self, call: Call) -> Reply:
+        """Numbers over everything."""
+        rows = await self._queues.rows(call)
+        jobs: Counter[str] = Counter(dict.fromkeys(_STATES, 0))
+        for row in rows:
+            jobs.update(row.counts)
+        workers = await self._workers.all(self._desk.tenant(call))
+        uptime = (time.time_ns() // 1_000 - self._desk.started_at) // 1_000_000
+        body = {
+            "queues": len(rows),
+            "workers": len(workers),
+            "jobs": jobs,
+            "uptime_seconds": uptime,
+        }
+        return self._desk.reply(body)
+
+    async def queues(self, call: Call) -> Reply:
+        """All queues with their numbers."""
+        items = [
+            {
+                "name": row.name,
+                "state": "paused" if row.door.gate.closed else "active",
+                "paused": row.door.gate.closed,
+                "counts": {state: row.counts.get(state, 0) for state in _STATES},
+            }
+            for row in await self._queues.rows(call)
+        ]
+        return self._desk.reply(_paged(call, items))
+
+    async def pause(self, call: Call) -> Reply:
+        """Pause a queue."""
+        name, at = await self._queues.turn(call, is_paused=True)
+        return self._desk.reply({"name": name, "paused": True, "paused_at": at})
+
+    async def resume(self, call: Call) -> Reply:
+        """Resume a queue."""
+        name, at = await self._queues.turn(call, is_paused=False)
+        return self._desk.reply({"name": name, "paused": False, "resumed_at": at})
+
+    async def jobs(self, call: Call) -> Reply:
+        """Jobs that fit, newest first."""
+        query = call.query
+        kind = query.get("type")
+        prefix = kind[:-1] if kind and kind.endswith("*") else None
+        chosen = _Chosen(query.get("queue"), query.get("state"), None if prefix else kind)
+        since, until = (
+            instant(name, query[name], self._desk.now())[0] if query.get(name) else None
+            for name in ("since", "until")
+        )
+        found = [
+            one
+            for one in await self._found(call, chosen)
+            if (prefix is None or one.body.type.startswith(prefix))
+            and (since is None or one.job.created_at >= since)
+            and (until is None or one.job.created_at <= until)
+        ]
+        if query.get("order") == "asc":
+            found.reverse()
+        body = _paged(call, found)
+        return self._desk.reply({**body, "items": await self._desk.shown(body["items"])})
+
+    async def job(self, call: Call) -> Reply:
+        """One job, without a wrapper."""
+        name = call.param("id")
+        job = shown(await self._desk.stored(call, name), name)
+        return self._desk.reply({**job, "retry_policy": job["retry"]})
+
+    async def workers(self, call: Call) -> Reply:
+        """All workers that are not dead."""
+        now = self._desk.now()
+        found = await self._workers.all(self._desk.tenant(call))
+        states = Counter(_standing(one, now) for one in found)
+        summary = {
+            "total": len(found),
+            **{name: states[name] for name in ("running", "quiet", "stale")},
+        }
+        body = _paged(call, [_worker_shown(one) for one in found])
+        return self._desk.reply({**body, "summary": summary})
+
+    async def tenant_stats(self, call: Call) -> Reply:
+        """How many jobs a tenant has."""
+        name = call.param("id")
+        if not call.who.may_enter(name):
+            raise Problem(403, "forbidden", "this key is for other tenants")
+        tenant = f"{self._desk.room}/{name}" if self._desk.room else name
+        total = sum(one.count for one in await self._desk.engine.store.counts(tenant))
+        return self._desk.reply({"tenant_id": name, "total_jobs": total})
+
+    # --- acting on one --------------------------------------------------------------------------
+
+    async def retry(self, call: Call) -> Reply:
+        """Run an ended job again under its id."""
+        name = call.param("id")
+        stored = await self._desk.stored(call, name)
+        if stored.job.state not in ("discarded", "cancelled"):
+            raise Problem(409, "conflict", "only discarded and cancelled jobs are run again")
+        return self._desk.reply({"job": shown(await self._letters.rerun(call, name), name)})
+
+    async def quiet(self, call: Call) -> Reply:
+        """Tell a worker to take no more jobs."""
+        key = (self._desk.tenant(call), call.param("id"))
+        if await self._workers.get(key) is None:
+            raise missing("worker", key[1])
+        await self._workers.direct(key, "quiet")
+        return self._desk.reply({"id": key[1], "state": "quiet"})
+
+    async def remove_worker(self, call: Call) -> Reply:
+        """Forget a worker."""
+        key = (self._desk.tenant(call), call.param("id"))
+        if await self._workers.get(key) is None:
+            raise missing("worker", key[1])
+        await self._workers.remove(key)
+        return Reply(204)
+
+    async def letters(self, call: Call) -> Reply:
+        """Dead letters, page by page."""
+        found = await self._letters.listed_all(call)
+        body = _paged(call, found)
+        items = [shown(one, name) for name, one in body["items"]]
+        return self._desk.reply({**body, "items": items})
+
+    async def delete_letter(self, call: Call) -> Reply:
+        """Erase a dead letter."""
+        await self._letters.delete(call)
+        return Reply(204)
+
+    # --- acting on many -------------------------------------------------------------------------
+
+    async def cancel_many(self, call: Call) -> Reply:
+        """Call off all jobs that fit."""
+        found = [one for one in await self._confirmed(call) if one.job.state not in ENDED]
+        return self._desk.reply(await self._applied(call, "cancel", j.Cancel(), found))
+
+    async def retry_many(self, call: Call) -> Reply:
+        """Run all jobs again that fit and have ended without success."""
+        over = ("discarded", "cancelled")
+        found = [one for one in await self._confirmed(call) if one.job.state in over]
+        names = await self._desk.engine.aliases.shown([one.job for one in found])
+        done, errors = 0, list[dict[str, str]]()
+        for name in dict.fromkeys(names):
+            try:
+                await self._letters.rerun(call, name)
+                done += 1
+            except Problem as problem:
+                errors.append({"job_id": name, "code": problem.code, "message": problem.message})
+        told_of = {"action": "retry", "matched": len(found), "succeeded": done}
+        return self._desk.reply({**told_of, "failed": len(errors), "errors": errors[:10]})
+
+    async def delete_many(self, call: Call) -> Reply:
+        """Erase all jobs that fit and have ended."""
+        found = [one for one in await self._confirmed(call) if one.job.state in ENDED]
+        done = await self._erased(call, found)
+        told_of = {"action": "delete", "matched": len(found), "succeeded": done, "failed": 0}
+        return self._desk.reply({**told_of, "errors": []})
+
+    async def purge(self, call: Call) -> Reply:
+        """Erase the ended jobs of a queue, and call off those that wait, by their states."""
+        asked, queue = read_body(call, _Purge), call.param("name")
+        if not asked.confirm or not asked.states:
+            raise invalid("states and confirm: true are needed", field="confirm")
+        until = None
+        if asked.older_than is not None:
+            until = instant("older_than", asked.older_than, self._desk.now())[0]
+        purged = 0
+        for state in asked.states:
+            some = [
+                one
+                for one in await self._found(call, _Chosen(queue, state))
+                if until is None or one.job.created_at < until
+            ]
+            live = [one for one in some if one.job.state not in ENDED]
+            await self._applied(call, "cancel", j.Cancel(), live)
+            over = await self._desk.engine.store.get([key_of(one.job) for one in some])
+            purged += await self._erased(call, [one for one in over if one is not None])
+        return self._desk.reply({"purged_count": purged, "states": asked.states})
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _confirmed(self, call: Call) -> Sequence[Stored]:
+        asked = read_body(call, _Many)
+        if not asked.confirm:
+            raise invalid("confirm must be true: this is about many jobs", field="confirm")
+        if asked.job_ids is not None:
+            keys = [(self._desk.tenant(call), name) for name in asked.job_ids[:SEEN_MAX]]
+            found = await self._desk.find(keys)
+            return [one for one in found if one is not None and call.who.may_use(one.job.queue)]
+        return await self._found(call, asked.filter)
+
+    async def _found(self, call: Call, chosen: _Chosen) -> list[Stored]:
+        """The newest jobs that fit, as many as one request may look at."""
+        if chosen.state is not None and chosen.state not in _STATES:
+            raise invalid(f"state must be one of {', '.join(_STATES)}", field="state")
+        fitting = Filter(
+            tenant=self._desk.tenant(call),
+            queue=chosen.queue,
+            state=chosen.state,
+            type=chosen.type,
+            tag=chosen.tag,
+        )
+        found: list[Stored] = []
+        after: Key | None = None
+        while len(found) < SEEN_MAX:
+            page = await self._desk.engine.store.find(fitting, Page(_PAGE, after))
+            found += [one for one in page if one.job.erased_at is None]
+            if len(page) < _PAGE:
+                break
+            after = key_of(page[-1].job)
+        return [one for one in found if call.who.may_use(one.job.queue)]
+
+    async def _applied(
+        self, call: Call, action: str, verb: Verb, found: Sequence[Stored]
+    ) -> dict[str, Any]:
+        keys = [key_of(one.job) for one in found]
+        answers = await self._desk.engine.operators.apply(verb, keys, self._desk.by(call))
+        bad = [
+            (key, one)
+            for key, one in zip(keys, answers, strict=True)
+            if isinstance(one, Refusal | Clash) and not isinstance(one, Enqueued)
+        ]
+        errors = [
+            {"job_id": key[1], "message": one.message}
+            for key, one in bad[:10]
+            if isinstance(one, Refusal)
+        ]
+        done = len(keys) - len(bad)
+        told_of = {"action": action, "matched": len(keys), "succeeded": done}
+        return {**told_of, "failed": len(bad), "errors": errors}
+
+    async def _erased(self, call: Call, found: Sequence[Stored]) -> int:
+        by = self._desk.by(call)
+        changes = [Change(key_of(one.job), j.Erase(), by) for one in found]
+        answers = await self._desk.engine.carry_out(changes)
+        return sum(not isinstance(one, Refusal) for one in answers)
+
+
+def _paged(call: Call, items: Sequence[Any]) -> dict[str, Any]:
+    query = call.query
+    page = number_in(query, "page", 1, 1_000_000)
+    per_page = number_in(query, "per_page", 20, _PER_PAGE_MAX)
+    first = (page - 1) * per_page
+    pages = {"total": len(items), "page": page, "per_page": per_page}
+    return {"items": list(items[first : first + per_page]), "pagination": pages}
+
+
+def _standing(worker: Worker, now: int) -> str:
+    if now - worker.last_at > SILENT_US:
+        return "stale"
+    return "quiet" if worker.is_quiet else "running"
+
+
+def _worker_shown(worker: Worker) -> dict[str, Any]:
+    told_of = {
+        "id": worker.id,
+        "hostname": worker.hostname,
+        "state": worker.directive if worker.directive != "running" else worker.state,
+        "queues": worker.queues,
+        "concurrency": worker.concurrency,
+        "active_jobs": worker.active,
+        "started_at": told(worker.started_at),
+        "last_heartbeat_at": told(worker.last_at),
+        "version": worker.version,
+        "metadata": worker.labels,
+    }
+    return {name: value for name, value in told_of.items() if value is not None}

@@ -1,0 +1,184 @@
+"""Schedules, which this surface calls cron jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, UnsetType
+
+from detent.engine.schedule import Overlap, Plan, Schedule
+from detent.errors import UnknownSchedule
+from detent.lifecycle.retry import RetryPolicy
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.desk import Desk, page_of, read_body
+from detent.surfaces.ojs.envelope import kept_of
+from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.policies import retry_shown
+from detent.surfaces.ojs.reading import object_of
+from detent.surfaces.ojs.wire import told
+
+__all__ = ["Crons"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9\-.]*")
+_NAME_MAX: Final = 255
+_LIST_MAX: Final = 1_000
+_OVERLAPS = {
+    "skip": Overlap.SKIP,
+    "allow": Overlap.ALLOW,
+    "enqueue": Overlap.ALLOW,
+    "cancel": Overlap.CANCEL_PREVIOUS,
+    "cancel_previous": Overlap.CANCEL_PREVIOUS,
+}
+
+
+class _Cron(msgspec.Struct, frozen=True):
+    name: str | None = None
+    expression: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    overlap_policy: str = "skip"
+    enabled: bool = True
+    description: str = ""
+    job_template: Raw | UnsetType = msgspec.UNSET
+
+
+class _Patch(msgspec.Struct, frozen=True):
+    enabled: bool | None = None
+
+
+class Crons:
+    """The operations on schedules."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def put(self, call: Call) -> Reply:
+        """A new schedule, or another plan for one that is there."""
+        cron = read_body(call, _Cron)
+        plan = self._plan(call, cron)
+        schedules, by = self._desk.engine.schedules, self._desk.by(call)
+        before = await schedules.get(plan.key)
+        schedule = await schedules.put(plan, by)
+        if not cron.enabled:
+            schedule = await schedules.pause(plan.key, by)
+        elif before is not None and before.is_paused:
+            schedule = await schedules.resume(plan.key, by)
+        return self._desk.reply(_both(schedule), 201 if before is None else 200)
+
+    async def listed(self, call: Call) -> Reply:
+        """All schedules, by name."""
+        limit, offset = page_of(call)
+        tenant = self._desk.tenant(call)
+        found = await self._desk.engine.schedules.list(tenant, limit=_LIST_MAX)
+        mine = [one for one in found if call.who.may_use(one.plan.job.queue)]
+        shown = [_shown(one) for one in mine[offset : offset + limit]]
+        pages = {
+            "total": len(mine),
+            "has_more": offset + limit < len(mine),
+            "limit": limit,
+            "offset": offset,
+        }
+        body = {"crons": shown, "cron_jobs": shown, "count": len(shown), "pagination": pages}
+        return self._desk.reply(body)
+
+    async def get(self, call: Call) -> Reply:
+        """One schedule."""
+        return self._desk.reply(_both(await self._schedule(call)))
+
+    async def patch(self, call: Call) -> Reply:
+        """Switch a schedule off or on."""
+        enabled = read_body(call, _Patch).enabled
+        schedule = await self._schedule(call)
+        if enabled is None:
+            raise invalid("enabled must be true or false", field="enabled")
+        schedules, by = self._desk.engine.schedules, self._desk.by(call)
+        turn = schedules.resume if enabled else schedules.pause
+        return self._desk.reply(_both(await turn(schedule.plan.key, by)))
+
+    async def delete(self, call: Call) -> Reply:
+        """Remove a schedule; its jobs stay."""
+        schedule = await self._schedule(call)
+        removed = await self._desk.engine.schedules.remove(schedule.plan.key, self._desk.by(call))
+        return self._desk.reply({**_both(removed), "deleted": True, "name": removed.plan.name})
+
+    async def trigger(self, call: Call) -> Reply:
+        """One job of the schedule now."""
+        schedule = await self._schedule(call)
+        answer = await self._desk.engine.schedules.fire(schedule.plan.key, self._desk.by(call))
+        job = getattr(answer, "job", None)
+        return self._desk.reply({"triggered": job is not None, "job_id": job and job.id})
+
+    async def _schedule(self, call: Call) -> Schedule:
+        name = call.param("name")
+        try:
+            found = await self._desk.engine.schedules.get((self._desk.tenant(call), name))
+        except UnknownSchedule:
+            found = None
+        if found is None:
+            raise missing("cron job", name)
+        self._desk.need_queue(call, found.plan.job.queue)
+        return found
+
+    def _plan(self, call: Call, cron: _Cron) -> Plan:
+        name, expression = cron.name or "", cron.expression or cron.cron
+        if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
+            raise invalid("name is needed: lower case letters, digits, - and .", field="name")
+        if not expression:
+            raise invalid("expression is needed", field="expression")
+        if cron.overlap_policy not in _OVERLAPS:
+            known = ", ".join(_OVERLAPS)
+            raise invalid(f"overlap_policy must be one of {known}", field="overlap_policy")
+        job = self._desk.reader(call).job(self._template(call, cron)).ask
+        self._desk.need_queue(call, job.queue)
+        return Plan(
+            name=name,
+            expression=expression,
+            job=job,
+            tenant=job.tenant,
+            zone=cron.timezone,
+            overlap=_OVERLAPS[cron.overlap_policy],
+            description=cron.description,
+        )
+
+    def _template(self, call: Call, cron: _Cron) -> Mapping[str, Raw]:
+        """The job, in an object of its own or beside the times."""
+        if not isinstance(cron.job_template, UnsetType):
+            return object_of(cron.job_template)
+        fields = object_of(call.body)
+        return {n: fields[n] for n in ("type", "args", "meta", "options", "queue") if n in fields}
+
+
+def _both(schedule: Schedule) -> dict[str, Any]:
+    shown = _shown(schedule)
+    return {"cron": shown, "cron_job": shown}
+
+
+def _shown(schedule: Schedule) -> dict[str, Any]:
+    plan, fired = schedule.plan, schedule.fired_at
+    return {
+        "name": plan.name,
+        "expression": plan.expression,
+        "cron": plan.expression,
+        "timezone": plan.zone,
+        "overlap_policy": plan.overlap.value,
+        "enabled": not schedule.is_paused,
+        "description": plan.description,
+        "next_run_at": None if schedule.next_at is None else told(schedule.next_at),
+        "last_run_at": None if fired is None else told(fired),
+        "run_count": schedule.fired,
+        "created_at": told(schedule.created_at),
+        "job_template": {
+            "type": plan.job.type,
+            "args": Raw(plan.job.payload.encode()),
+            "meta": kept_of(plan.job.meta).meta,
+            "options": {
+                "queue": plan.job.queue,
+                "priority": plan.job.priority,
+                "retry": retry_shown(plan.job.retry or RetryPolicy()),
+                "tags": plan.job.tags,
+            },
+        },
+    }

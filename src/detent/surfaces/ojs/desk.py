@@ -1,0 +1,176 @@
+"""What every operation of this surface needs: whose records, which job, and how to answer."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from detent.engine.engine import Engine
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.stores.api import Key, Record, Stored
+from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.envelope import shown
+from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.reading import Reader, object_of
+
+__all__ = ["Desk", "digest_of", "page_of", "read_body"]
+
+T = TypeVar("T")
+TRIES_MAX: Final = 100
+LIMIT_MAX: Final = 200
+_TENANT = "x-ojs-tenant"
+
+
+class Desk:
+    """The engine, and the words in which this surface is asked."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+        self.room = ""
+        """In test mode: the tenant that everything is done in, another one after each reset."""
+        self.feed_start = 0
+        self.started_at = time.time_ns() // 1_000
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.service.engine
+
+    def now(self) -> int:
+        """The time of the store."""
+        return self.engine.store.now()
+
+    # --- who and whose --------------------------------------------------------------------------
+
+    def tenant(self, call: Call) -> str:
+        """Whose records are meant: those of the header, or the key's own."""
+        asked = call.header(_TENANT)
+        tenant = call.who.tenant if asked is None else asked
+        if not call.who.may_enter(tenant):
+            raise Problem(403, "forbidden", "this key is for other tenants")
+        return f"{self.room}/{tenant}" if self.room else tenant
+
+    def by(self, call: Call) -> By:
+        """Whom the history names."""
+        return By(Actor.USER, call.who.id or "ojs")
+
+    def need_queue(self, call: Call, queue: str) -> None:
+        """Refuse queues that the key is not for."""
+        if not call.who.may_use(queue):
+            raise Problem(403, "forbidden", f"this key is not for queue {queue}", queue=queue)
+
+    def reader(self, call: Call) -> Reader:
+        """Reads jobs for whoever calls."""
+        return Reader(self.tenant(call), self.now(), vetoes=self.settings.test_mode)
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    async def stored(self, call: Call, job_id: str) -> Stored:
+        """The job that an id stands for; what was erased is not there any more."""
+        [found] = await self.find([(self.tenant(call), job_id)])
+        if found is None or found.job.erased_at is not None:
+            raise missing("job", job_id)
+        self.need_queue(call, found.job.queue)
+        return found
+
+    async def find(self, keys: Sequence[Key]) -> list[Stored | None]:
+        """The jobs of these ids. Only one that has ended without success can be known by others."""
+        found = list(await self.engine.store.get(keys))
+        over = [
+            index
+            for index, one in enumerate(found)
+            if one is not None and one.job.state in ("discarded", "cancelled")
+        ]
+        if over:
+            newest = await self.engine.aliases.newest([keys[index] for index in over])
+            moved = [(i, key) for i, key in zip(over, newest, strict=True) if key != keys[i]]
+            again = await self.engine.store.get([key for _, key in moved]) if moved else []
+            for (index, _), one in zip(moved, again, strict=True):
+                found[index] = one
+        return found
+
+    async def shown(self, found: Sequence[Stored]) -> list[dict[str, Any]]:
+        """The envelopes of these jobs, under the ids they are known by."""
+        names = await self.engine.aliases.shown([one.job for one in found])
+        return [shown(one, name) for one, name in zip(found, names, strict=True)]
+
+    # --- small records --------------------------------------------------------------------------
+
+    async def record(self, kind: str, key: Key) -> Record | None:
+        """A small record of this surface."""
+        [found] = await self.engine.store.record([(kind, *key)])
+        return found
+
+    async def change(
+        self,
+        kind: str,
+        key: Key,
+        change: Callable[[Record | None], tuple[str | None, int | None] | None],
+    ) -> None:
+        """Change a small record as it is when the change is committed; `None` leaves it alone."""
+        for _ in range(TRIES_MAX):
+            record = await self.record(kind, key)
+            made = change(record)
+            if made is None or (record is None and made[0] is None):
+                return
+            version = 1 if record is None else record.version + 1
+            if await self.engine.put(Record(kind, key[1], version, made[0], made[1], key[0])):
+                return
+        raise Problem(
+            503, "unavailable", f"{key[1]} is changed by too many at once", retryable=True
+        )
+
+    # --- replies --------------------------------------------------------------------------------
+
+    def reply(
+        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
+    ) -> Reply:
+        """The value as JSON."""
+        return Reply(status, msgspec.json.encode(value), headers=headers)
+
+
+def read_body(call: Call, kind: type[T]) -> T:
+    """The body as one of our structures; no body is an empty object."""
+    try:
+        return msgspec.json.decode(call.body or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise invalid(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "invalid_payload", f"the body is no JSON object: {error}") from None
+
+
+def fields_of(call: Call) -> Mapping[str, Raw]:
+    """The fields of the body, if there is one."""
+    return object_of(call.body) if call.body else {}
+
+
+def page_of(call: Call, most: int = LIMIT_MAX) -> tuple[int, int]:
+    """How many are asked for, and after how many."""
+    query = call.query
+    return _number(query, "limit", 50, most), _number(query, "offset", 0, 1_000_000, least=0)
+
+
+def _number(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+    text = query.get(name)
+    if text is None or text == "":
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > len("1000000") or int(text) < least:
+        raise invalid(f"{name} must be a number from {least} to {most}", field=name)
+    return min(int(text), most)
+
+
+number_in = _number
+
+
+def digest_of(text: str) -> str:
+    """What the history keeps of a result."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,293 @@
+"""Jobs from the outside: pushed, read, cancelled, activated, and asked for their results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, UnsetType
+from msgspec.structs import replace
+
+from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, body_of
+from detent.lifecycle import job as j
+from detent.lifecycle.job import Job
+from detent.lifecycle.job.table import ENDED
+from detent.lifecycle.machine import Refusal
+from detent.stores.api import RECORDS_MAX, Key, LimitKind, LimitRow, Stored, key_of
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.desk import Desk, number_in, read_body
+from detent.surfaces.ojs.envelope import shown
+from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
+from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
+from detent.surfaces.ojs.wire import told
+
+__all__ = ["Jobs"]
+
+_LIMITS_MAX: Final = 10_000
+_WAIT_S: Final = 30
+_LOOK_S: Final = 0.1
+
+
+class _Patch(msgspec.Struct, frozen=True):
+    priority: int | None = None
+
+
+class _Bulk(msgspec.Struct, frozen=True):
+    jobs: Raw | UnsetType = msgspec.UNSET
+    atomicity: str = "partial"
+
+
+class _Ids(msgspec.Struct, frozen=True):
+    ids: list[str] | None = None
+
+
+class Jobs:
+    """The operations on jobs."""
+
+    def __init__(self, desk: Desk, queues: Queues) -> None:
+        self._desk = desk
+        self._queues = queues
+        self._limits: dict[tuple[str, str, str], Any] = {}
+
+    # --- new jobs -------------------------------------------------------------------------------
+
+    async def push(self, call: Call) -> Reply:
+        """A new job; 200 when a unique one was there already."""
+        wanted = self._desk.reader(call).read(call.body)
+        pressure = await self._admit(call, [wanted])
+        enqueued = await self._pushed(call, wanted)
+        if not enqueued.is_new:
+            [job] = await self._envelopes([enqueued.job])
+            return self._desk.reply({"job": job, "deduplicated": True})
+        job = shown(Stored(enqueued.job, body_of(wanted.ask)), enqueued.job.id)
+        headers = (("location", f"/ojs/v1/jobs/{enqueued.job.id}"), *pressure)
+        return self._desk.reply({"job": job}, 201, headers)
+
+    async def push_many(self, call: Call) -> Reply:
+        """Many new jobs: all of them or none."""
+        given = objects_of("jobs", object_of(call.body).get("jobs"), RECORDS_MAX)
+        wanted = self._read_all(call, given)
+        pressure = await self._admit(call, wanted)
+        jobs = await self._together(call, wanted)
+        return self._desk.reply({"jobs": jobs, "count": len(jobs)}, 201, pressure)
+
+    async def push_bulk(self, call: Call) -> Reply:
+        """Many new jobs, each with an answer of its own, or all of them or none."""
+        bulk = read_body(call, _Bulk)
+        given = objects_of(
+            "jobs", None if isinstance(bulk.jobs, UnsetType) else bulk.jobs, RECORDS_MAX
+        )
+        if bulk.atomicity == "atomic":
+            wanted = self._read_all(call, given)
+            await self._admit(call, wanted)
+            jobs = await self._together(call, wanted)
+            items = [{"index": i, "status": "created", "job": job} for i, job in enumerate(jobs)]
+        elif bulk.atomicity == "partial":
+            items = [await self._item(call, index, one) for index, one in enumerate(given)]
+        else:
+            raise invalid("atomicity must be partial or atomic", field="atomicity")
+        failed = sum(item["status"] == "failed" for item in items)
+        told_of = {"total": len(items), "succeeded": len(items) - failed, "failed": failed}
+        status = 200 if not failed else 422 if failed == len(items) else 207
+        return self._desk.reply({**told_of, "items": items}, status)
+
+    async def _item(self, call: Call, index: int, one: dict[str, Raw]) -> dict[str, Any]:
+        try:
+            wanted = self._desk.reader(call).job(one)
+            await self._admit(call, [wanted])
+            enqueued = await self._pushed(call, wanted)
+        except Problem as problem:
+            told_of = {"code": problem.code, "message": problem.message}
+            return {"index": index, "status": "failed", "error": told_of}
+        [job] = await self._envelopes([enqueued.job])
+        status = "created" if enqueued.is_new else "duplicate"
+        return {"index": index, "status": status, "job": job}
+
+    def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
+        reader, read = self._desk.reader(call), list[Wanted]()
+        for index, one in enumerate(given):
+            try:
+                read.append(reader.job(one))
+            except Problem as problem:
+                problem.details["index"] = index
+                raise
+        return read
+
+    async def _admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
+        """Every job on its own: may it be here, does it fit, and is its limit known?"""
+        tenant = self._desk.tenant(call)
+        for one in wanted:
+            self._desk.need_queue(call, one.ask.queue)
+        pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
+        await self._set_limits(tenant, wanted)
+        return pressure
+
+    async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:
+        rows: dict[tuple[str, str, str], LimitRow] = {}
+        for one in wanted:
+            if one.limits is not None:
+                kind = LimitKind.QUEUE if one.limits.key is None else LimitKind.KEY
+                name = one.limits.key or one.ask.queue
+                rows[tenant, kind, name] = LimitRow(kind, name, one.limits.limit, tenant)
+        new = {name: row for name, row in rows.items() if self._limits.get(name) != row.limit}
+        if new:
+            store = self._desk.engine.store
+            await store.set_limits(list(new.values()), now=store.now())
+            if len(self._limits) > _LIMITS_MAX:
+                self._limits.clear()
+            self._limits |= {name: row.limit for name, row in new.items()}
+
+    async def _pushed(self, call: Call, wanted: Wanted) -> Enqueued:
+        answer = await self._enqueued(call, wanted.ask)
+        if isinstance(answer, Clash) and wanted.keeps_schedule and wanted.ask.unique is not None:
+            # The new job takes the place of the old one, and its time.
+            unique = replace(wanted.ask.unique, on_conflict=OnConflict.REPLACE)
+            run_at = answer.by.run_at or wanted.ask.run_at
+            answer = await self._enqueued(call, replace(wanted.ask, unique=unique, run_at=run_at))
+        if isinstance(answer, Clash):
+            policy = wanted.ask.unique
+            raise duplicate(answer, None if policy is None else policy.fingerprint)
+        if isinstance(answer, Refusal):
+            raise of_refusal(answer)
+        return answer
+
+    async def _enqueued(self, call: Call, ask: Ask) -> Enqueued | Clash | Refusal:
+        [answer] = await self._desk.engine.enqueue([ask], self._desk.by(call))
+        return answer
+
+    async def _together(self, call: Call, wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+        asks = [one.ask for one in wanted]
+        made = await self._desk.engine.enqueue_together(asks, self._desk.by(call))
+        if isinstance(made, Refused):
+            problem = duplicate(made.why) if isinstance(made.why, Clash) else of_refusal(made.why)
+            problem.details["index"] = made.index
+            raise problem
+        return [
+            shown(Stored(one.job, body_of(ask)), one.job.id)
+            for one, ask in zip(made, asks, strict=True)
+        ]
+
+    async def _envelopes(self, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        found = await self._desk.engine.store.get([key_of(job) for job in jobs])
+        return await self._desk.shown([one for one in found if one is not None])
+
+    # --- one job --------------------------------------------------------------------------------
+
+    async def get(self, call: Call) -> Reply:
+        """A job as it is."""
+        name = call.param("id")
+        return self._desk.reply({"job": shown(await self._desk.stored(call, name), name)})
+
+    async def cancel(self, call: Call) -> Reply:
+        """Call a job off; one that runs is ended or asked to stop, as its profile has it."""
+        name = call.param("id")
+        stored = await self._desk.stored(call, name)
+        answer = await self._desk.engine.operators.cancel(key_of(stored.job), self._desk.by(call))
+        return await self._moved(answer, stored, name, "cancel")
+
+    async def activate(self, call: Call) -> Reply:
+        """Let a job that was staged be fetched."""
+        name = call.param("id")
+        stored = await self._desk.stored(call, name)
+        if not stored.job.held:
+            raise conflict(stored.job, name, "activate", "pending")
+        answer = await self._desk.engine.operators.release(key_of(stored.job), self._desk.by(call))
+        return await self._moved(answer, stored, name, "activate")
+
+    async def patch(self, call: Call) -> Reply:
+        """Give a job that waits another priority."""
+        name, priority = call.param("id"), read_body(call, _Patch).priority
+        if priority is None or not -100 <= priority <= 100:  # noqa: PLR2004
+            raise invalid("priority must be a number from -100 to 100", field="priority")
+        stored = await self._desk.stored(call, name)
+        if stored.job.state not in ("available", "scheduled"):
+            raise conflict(stored.job, name, "change", "available")
+        by, key = self._desk.by(call), key_of(stored.job)
+        answer = await self._desk.engine.operators.reprioritise(key, priority, by)
+        return await self._moved(answer, stored, name, "change")
+
+    async def _moved(self, answer: j.Answer, stored: Stored, name: str, asked: str) -> Reply:
+        if isinstance(answer, Refusal):
+            problem = conflict(stored.job, name, asked, "a live state")
+            if answer.state is not None:
+                problem.details["current_state"] = answer.state
+            problem.details["refusal"] = answer.code
+            raise problem
+        return self._desk.reply({"job": shown(replace(stored, job=answer.job), name)})
+
+    # --- results --------------------------------------------------------------------------------
+
+    async def result(self, call: Call) -> Reply:
+        """What a job came to; with `wait=true` as soon as it has."""
+        name, query = call.param("id"), call.query
+        patience = number_in(query, "timeout", _WAIT_S, _WAIT_S, least=0)
+        until = time.monotonic() + (patience if query.get("wait") == "true" else 0)
+        stored = await self._desk.stored(call, name)
+        while stored.job.state not in ENDED and time.monotonic() < until:
+            if not await self._desk.service.pause(_LOOK_S):
+                break
+            stored = await self._desk.stored(call, name)
+        if stored.job.state not in ENDED:
+            why = f"the job has not ended; it is {stored.job.state}"
+            raise Problem(408, "timeout", why, retryable=True, job_id=name)
+        return self._desk.reply(_result(shown(stored, name)))
+
+    async def results(self, call: Call) -> Reply:
+        """What many jobs came to."""
+        ids = read_body(call, _Ids).ids
+        if not ids or len(ids) > RECORDS_MAX:
+            raise invalid(f"ids is needed: 1 to {RECORDS_MAX} of them", field="ids")
+        keys: list[Key] = [(self._desk.tenant(call), name) for name in ids]
+        found = await self._desk.find(keys)
+        told_of = [
+            _result(shown(one, name))
+            for name, one in zip(ids, found, strict=True)
+            if one is not None and one.job.erased_at is None and call.who.may_use(one.job.queue)
+        ]
+        return self._desk.reply({"results": told_of})
+
+    # --- history --------------------------------------------------------------------------------
+
+    async def history(self, call: Call) -> Reply:
+        """Every move that the job has made."""
+        name = call.param("id")
+        stored = await self._desk.stored(call, name)
+        events = await self._desk.engine.store.history(key_of(stored.job))
+        told_of = [
+            {
+                "id": f"{name}.{event.version}",
+                "job_id": name,
+                "event_type": event.name,
+                "timestamp": told(event.at),
+                "actor": f"{event.actor} {event.actor_id}".strip(),
+                "data": {
+                    key: value
+                    for key, value in (
+                        ("from", event.source),
+                        ("to", event.target),
+                        ("cause", event.cause),
+                        ("code", event.code),
+                        ("reason", event.reason),
+                    )
+                    if value is not None
+                },
+            }
+            for event in events
+        ]
+        return self._desk.reply({"events": told_of})
+
+    async def lineage(self, call: Call) -> Reply:
+        """Which job this one runs again, and the workflow it belongs to."""
+        name = call.param("id")
+        job = (await self._desk.stored(call, name)).job
+        told_of = {"job_id": name, "rerun_of": job.rerun_of, "workflow_id": job.workflow}
+        return self._desk.reply({k: v for k, v in told_of.items() if v is not None})
+
+
+def _result(job: dict[str, Any]) -> dict[str, Any]:
+    names = ("state", "result", "error", "completed_at", "cancelled_at", "discarded_at")
+    return {"job_id": job["id"], **{name: job[name] for name in names if name in job}}

@@ -1,0 +1,131 @@
+"""What is here: the manifest says exactly that, and the health says whether it works."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import version
+from typing import Any, Final
+
+from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
+from detent.errors import StoreError
+from detent.stores.api import RECORDS_MAX
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.desk import Desk
+
+__all__ = ["Manifest"]
+
+_LEVEL: Final = 4
+_VERSION: Final = version("detent")
+_OFFICIAL = (
+    "admin-api",
+    "dead-letter",
+    "progress",
+    "observability",
+    "graceful-shutdown",
+    "backpressure",
+    "durable-execution",
+    "rate-limiting",
+    "results",
+    "realtime",
+    "multi-tenancy",
+    "bulk",
+)
+_ABSENT = ("federation", "attest", "wasi", "agent-fork-merge", "grpc", "amqp")
+
+
+class Manifest:
+    """What is here, and how it fares."""
+
+    def __init__(self, desk: Desk, paths: dict[str, str]) -> None:
+        self._desk = desk
+        self._paths = paths
+
+    async def manifest(self, _: Call) -> Reply:
+        """What this server can do."""
+        uri = "https://openjobspec.org/extensions"
+        official = [{"name": name, "uri": f"{uri}/{name}", "version": "1.0"} for name in _OFFICIAL]
+        body = {
+            "specversion": "1.0",
+            "ojs_version": "1.0",
+            "implementation": {
+                "name": "detent",
+                "version": _VERSION,
+                "language": "python",
+                "homepage": "https://detent.dev",
+            },
+            "conformance_level": _LEVEL,
+            "conformance_tier": "full",
+            "protocols": ["http"],
+            "backend": self._backend(),
+            "capabilities": dict.fromkeys(_CAPABILITIES, True) | {"schema_validation": False},
+            "unique_job_strength": "strong",
+            "extensions": {
+                "official": official,
+                "experimental": [],
+                "absent": _ABSENT,
+                "payload_limits": {
+                    "max_envelope_bytes": self._desk.settings.body_bytes_max,
+                    "max_args_bytes": PAYLOAD_BYTES_MAX,
+                    "max_meta_bytes": META_BYTES_MAX,
+                    "max_result_bytes": RESULT_BYTES_MAX,
+                    "max_batch_size": RECORDS_MAX,
+                    "max_depth": DEPTH_MAX,
+                },
+            },
+            "endpoints": self._paths,
+        }
+        return self._desk.reply(body)
+
+    async def health(self, _: Call) -> Reply:
+        """Whether the store answers."""
+        began = time.perf_counter()
+        is_well = await self.is_well()
+        latency = round((time.perf_counter() - began) * 1_000, 3)
+        uptime = (time.time_ns() // 1_000 - self._desk.started_at) // 1_000_000
+        word = "ok" if is_well else "degraded"
+        body: dict[str, Any] = {
+            "status": word,
+            "version": _VERSION,
+            "uptime_seconds": uptime,
+            "backend": {
+                "type": self._backend(),
+                "status": "ok" if is_well else "unhealthy",
+                "latency_ms": latency,
+            },
+        }
+        return self._desk.reply(body, 200 if is_well else 503)
+
+    async def ready(self, _: Call) -> Reply:
+        """Whether requests should be sent here."""
+        is_ready = self._desk.service.is_running and await self.is_well()
+        body = {"status": "ok" if is_ready else "unavailable"}
+        return self._desk.reply(body, 200 if is_ready else 503)
+
+    async def live(self, _: Call) -> Reply:
+        """Whether the process answers at all."""
+        return self._desk.reply({"status": "ok"})
+
+    async def is_well(self) -> bool:
+        """Whether the store answers a small question."""
+        try:
+            await self._desk.engine.store.record([("ojs-worker", "", "health")])
+        except StoreError:
+            return False
+        return True
+
+    def _backend(self) -> str:
+        return type(self._desk.engine.store).__module__.split(".")[2]
+
+
+_CAPABILITIES = (
+    "batch_enqueue",
+    "cron_jobs",
+    "dead_letter",
+    "delayed_jobs",
+    "job_ttl",
+    "priority_queues",
+    "rate_limiting",
+    "unique_jobs",
+    "workflows",
+    "pause_resume",
+)

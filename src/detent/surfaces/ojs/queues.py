@@ -1,0 +1,252 @@
+"""Queues: what stands in them, whether they are paused, and how many jobs they may hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from detent.engine.queries import QueueRow
+from detent.lifecycle.job.table import ENDED, JobState
+from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
+from detent.stores.select import Filter, Page
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.desk import Desk, fields_of, page_of
+from detent.surfaces.ojs.faults import invalid
+from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.reading import need_queue
+from detent.surfaces.ojs.wire import told
+
+__all__ = ["KIND", "Queues"]
+
+KIND: Final = "ojs-queue"
+DEFAULT: Final = "default"
+FRESH_US: Final = 1_000_000
+_HELD_MAX: Final = 10_000
+_WARNING: Final = 0.8
+_KNOWN_MAX: Final = 10_000
+_STATES = tuple(state.value for state in JobState)
+
+
+class _Config(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody has set about a queue; `told` is all of it as it was sent."""
+
+    created_at: int
+    told: Raw = Raw(b"{}")
+    max_depth: int | None = None
+    warning: float = _WARNING
+
+
+class Queues:
+    """The operations on queues."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._known: dict[Key, tuple[int, _Config | None]] = {}
+
+    # --- operations -----------------------------------------------------------------------------
+
+    async def listed(self, call: Call) -> Reply:
+        """All queues that there are, and the one that is always there."""
+        limit, offset = page_of(call)
+        rows = await self.rows(call)
+        told_of = [
+            {"name": row.name, "status": _status(row), "created_at": await self._since(call, row)}
+            for row in rows[offset : offset + limit]
+        ]
+        pages = {
+            "total": len(rows),
+            "has_more": offset + limit < len(rows),
+            "limit": limit,
+            "offset": offset,
+        }
+        return self._desk.reply({"queues": told_of, "pagination": pages})
+
+    async def get(self, call: Call) -> Reply:
+        """One queue."""
+        row = await self.row(call, self._name(call))
+        told_of = {**await self._counted(call, row), "status": _status(row)}
+        return self._desk.reply({"queue": told_of})
+
+    async def stats(self, call: Call) -> Reply:
+        """How many jobs of a queue are in each state, exactly."""
+        row = await self.row(call, self._name(call))
+        counts = await self._counted(call, row)
+        config = await self._config((self._desk.tenant(call), row.name))
+        stats = {
+            **{name: value for name, value in counts.items() if name not in ("name", "paused")},
+            "queue": row.name,
+            "depth": _depth(row),
+            "max_depth": None if config is None else config.max_depth,
+        }
+        shown = {name: value for name, value in stats.items() if value is not None}
+        at = told(self._desk.now())
+        body = {"queue": counts, "status": _status(row), "stats": shown, "computed_at": at}
+        return self._desk.reply(body)
+
+    async def pause(self, call: Call) -> Reply:
+        """Let no job of the queue be fetched; new ones are taken."""
+        return await self._turned(call, is_paused=True)
+
+    async def resume(self, call: Call) -> Reply:
+        """Let its jobs be fetched again."""
+        return await self._turned(call, is_paused=False)
+
+    async def turn(self, call: Call, *, is_paused: bool) -> tuple[str, str]:
+        """Pause or resume; the name of the queue, and when."""
+        name, by, tenant = self._name(call), self._desk.by(call), self._desk.tenant(call)
+        operators = self._desk.engine.operators
+        turn = operators.pause if is_paused else operators.resume
+        await turn(GateKind.QUEUE, name, by, tenant=tenant)
+        return name, told(self._desk.now())
+
+    async def _turned(self, call: Call, *, is_paused: bool) -> Reply:
+        name, at = await self.turn(call, is_paused=is_paused)
+        status, when = ("paused", "paused_at") if is_paused else ("active", "resumed_at")
+        body = {"queue": {"name": name, "paused": is_paused}, "status": status, when: at}
+        return self._desk.reply(body)
+
+    async def configure(self, call: Call) -> Reply:
+        """Set what is special about a queue: its bound and its limits."""
+        name, fields = self._name(call), fields_of(call)
+        config = _read_config(fields, self._desk.now())
+        key = (self._desk.tenant(call), name)
+
+        def changed(_: Record | None) -> tuple[str, int | None]:
+            return msgspec.json.encode(config).decode(), None
+
+        if "rate_limit" in fields or "concurrency" in fields:
+            await self._limit(call, name, fields)
+        await self._desk.change(KIND, key, changed)
+        self._known.pop(key, None)
+        told_of = dict(fields)
+        return self._desk.reply({"queue": name, "config": told_of, **told_of})
+
+    async def _limit(self, call: Call, name: str, fields: Any) -> None:
+        given = msgspec.json.decode(fields.get("rate_limit", b"null"))
+        rate = None if given is None else limits_of({"rate": given, "key": None})
+        number = msgspec.json.decode(fields.get("concurrency", b"null"))
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise invalid("concurrency must be a number, 1 or more", field="concurrency")
+        limit = Limit(number, *((rate.limit.rate, rate.limit.period_us) if rate else ()))
+        tenant, by = self._desk.tenant(call), self._desk.by(call)
+        is_none = number is None and rate is None
+        told_limit = None if is_none else limit
+        await self._desk.engine.operators.set_limit(
+            LimitKind.QUEUE, name, told_limit, by, tenant=tenant
+        )
+
+    # --- for others -----------------------------------------------------------------------------
+
+    async def rows(self, call: Call) -> list[QueueRow]:
+        """All queues that the caller may see."""
+        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        names = {row.name for row in rows}
+        default = [] if DEFAULT in names else [QueueRow(DEFAULT, {})]
+        found = sorted([*rows, *default], key=lambda row: row.name)
+        return [row for row in found if call.who.may_use(row.name)]
+
+    async def row(self, call: Call, name: str) -> QueueRow:
+        """One queue; one that nobody has used is empty."""
+        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        return next((row for row in rows if row.name == name), QueueRow(name, {}))
+
+    async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        """Refuse jobs for a queue that is full; near its bound the reply says how near."""
+        told_of: tuple[tuple[str, str], ...] = ()
+        for queue, number in Counter(queues).items():
+            config = await self._config((tenant, queue))
+            if config is None or config.max_depth is None:
+                continue
+            rows = await self._desk.engine.queries.queues(tenant)
+            depth = sum(_depth(row) for row in rows if row.name == queue)
+            if depth + number > config.max_depth:
+                raise _full(queue, depth, config.max_depth)
+            share = (depth + number) / config.max_depth
+            if share >= config.warning:
+                told_of = (("x-ojs-queue-pressure", f"{share:.2f}"),)
+        return told_of
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _name(self, call: Call) -> str:
+        name = need_queue(call.param("name"))
+        self._desk.need_queue(call, name)
+        return name
+
+    async def _counted(self, call: Call, row: QueueRow) -> dict[str, Any]:
+        """The counts in the words of this surface: what is held is pending here."""
+        counts = {state: row.counts.get(state, 0) for state in _STATES}
+        held = await self._held(self._desk.tenant(call), row)
+        for state, number in held.items():
+            counts[state] -= number
+            counts["pending"] += number
+        return {"name": row.name, "paused": row.door.gate.closed, **counts}
+
+    async def _held(self, tenant: str, row: QueueRow) -> Counter[str]:
+        """How many of those that wait are held."""
+        found: Counter[str] = Counter()
+        for state in ("available", "scheduled", "retryable"):
+            after: Key | None = None
+            seen = 0
+            while row.counts.get(state, 0) > seen and seen < _HELD_MAX:
+                chosen = Filter(tenant=tenant, queue=row.name, state=state)
+                page = await self._desk.engine.store.find(chosen, Page(1_000, after))
+                found[state] += sum(one.job.held for one in page)
+                seen += len(page)
+                if not page:
+                    break
+                after = (tenant, page[-1].job.id)
+        return found
+
+    async def _since(self, call: Call, row: QueueRow) -> str:
+        """When it was set up; one that is merely used has no such time but our own."""
+        config = await self._config((self._desk.tenant(call), row.name))
+        return told(self._desk.started_at if config is None else config.created_at)
+
+    async def _config(self, key: Key) -> _Config | None:
+        at, config = self._known.get(key, (-FRESH_US, None))
+        now = self._desk.now()
+        if now - at >= FRESH_US:
+            record = await self._desk.record(KIND, key)
+            data = None if record is None else record.data
+            config = None if data is None else msgspec.json.decode(data, type=_Config)
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[key] = (now, config)
+        return config
+
+
+def _status(row: QueueRow) -> str:
+    return "paused" if row.door.gate.closed else "active"
+
+
+def _depth(row: QueueRow) -> int:
+    return sum(number for state, number in row.counts.items() if JobState(state) not in ENDED)
+
+
+def _full(queue: str, depth: int, bound: int) -> Problem:
+    why = f"queue {queue} holds {depth} jobs; {bound} is its bound"
+    found = Problem(429, "QUEUE_FULL", why, retryable=True, queue=queue)
+    return found.with_headers(
+        ("retry-after", "1"),
+        ("x-ojs-queue-depth", str(depth)),
+        ("x-ojs-queue-bound", str(bound)),
+    )
+
+
+def _read_config(fields: Any, now: int) -> _Config:
+    text = Raw(msgspec.json.encode(dict(fields)))
+    pressure = msgspec.json.decode(fields.get("backpressure", b"null")) or {}
+    bound = pressure.get("max_depth") if isinstance(pressure, dict) else None
+    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
+        raise invalid("backpressure.max_depth must be a number, 1 or more", field="backpressure")
+    strategy = pressure.get("strategy", "reject")
+    if strategy != "reject":
+        raise Problem(422, "unsupported", "backpressure.strategy: only reject is supported")
+    warning = pressure.get("warning_threshold", _WARNING)
+    return _Config(now, text, bound, float(warning))

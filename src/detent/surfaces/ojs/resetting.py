@@ -1,0 +1,31 @@
+"""Starting anew between the cases of a test suite: from then on everything is another tenant's.
+
+Only in test mode, which only this host can reach.
+"""
+
+from __future__ import annotations
+
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.desk import Desk
+
+__all__ = ["Resetting"]
+
+
+class Resetting:
+    """Leaves what was behind."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def reset(self, call: Call) -> Reply:
+        """Nothing of before is there any more, as far as anybody can see."""
+        desk = self._desk
+        tenant, by = desk.tenant(call), desk.by(call)
+        for schedule in await desk.engine.schedules.list(tenant, limit=1_000):
+            await desk.engine.schedules.remove(schedule.plan.key, by)
+        for hook in await desk.engine.webhooks.list(tenant):
+            await desk.engine.webhooks.remove((tenant, hook.id))
+        desk.room = f"test-{desk.engine.identity.id()}"
+        while page := await desk.engine.store.feed(desk.feed_start, 10_000):
+            desk.feed_start = page[-1].pos
+        return desk.reply({"reset": True})

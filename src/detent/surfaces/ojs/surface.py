@@ -1,0 +1,247 @@
+"""The surface as a whole: its routes, its headers, and how it tells problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from starlette.websockets import WebSocket
+
+from detent.engine.access import Principal, Scope
+from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.openapi import document
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.routing import Handler, Route
+from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.admin import Admin
+from detent.surfaces.ojs.crons import Crons
+from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.events import Events
+from detent.surfaces.ojs.faults import problem_reply, unsupported
+from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.jobs import Jobs
+from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.manifest import Manifest
+from detent.surfaces.ojs.progress import Progress
+from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.resetting import Resetting
+from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
+from detent.surfaces.ojs.streams import Streams
+from detent.surfaces.ojs.workers import KIND as WORKER
+from detent.surfaces.ojs.workers import Workers
+from detent.surfaces.ojs.working import Working
+
+__all__ = ["OjsSurface"]
+
+BASE: Final = "/ojs/v1"
+_TYPE: Final = b"application/openjobspec+json"
+_TYPE_SDK: Final = b'application/openjobspec+json; alt="application/json"'
+_VERSIONS: Final = ("1.0", "1", "1.0.0", "1.0.0-rc.1")
+_BODIES: Final = ("application/openjobspec+json", "application/json")
+_P, _W, _R, _O = Scope.PRODUCE, Scope.WORK, Scope.READ, Scope.OPERATE
+
+
+class OjsSurface:
+    """Open Job Spec 1.0 on one engine."""
+
+    prefixes: Sequence[str] = ("/ojs", "/")
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.desk = Desk(service, settings)
+        self.queues = Queues(self.desk)
+        self.workers = Workers(self.desk)
+        self.flows = Flows(self.desk)
+        self.letters = Letters(self.desk)
+        self.events = Events(self.desk)
+        self.streams = Streams(self.desk, self.events)
+        self.jobs = Jobs(self.desk, self.queues)
+        self.routes: Sequence[Route] = [
+            *self._job_routes(),
+            *self._worker_routes(),
+            *self._other_routes(),
+            *self._admin_routes(),
+        ]
+        self.routes = [*self.routes, *self._open_routes()]
+
+    def opened(self) -> None:
+        """Say who answers what is due; the engine is there now."""
+        self.desk.engine.answers[WORKER] = self.workers.answer
+
+    async def openapi(self, _: Call) -> Reply:
+        """What may be asked here, for programs that write clients."""
+        told = document(self.routes, SCHEMAS, _TYPE.decode(), version("detent"))
+        return self.desk.reply(told)
+
+    def problem(self, problem: Problem, call: Call) -> Reply:
+        """An error of the specification."""
+        return problem_reply(problem, call.request_id)
+
+    def dressed(self, reply: Reply, call: Call) -> Iterable[tuple[bytes, bytes]]:
+        """The type that strict readers want, or the one that the official SDK can read."""
+        kind = _TYPE_SDK if b"ojs-version" in call.headers else _TYPE
+        yield b"content-type", kind if reply.type is None else reply.type.encode()
+        yield b"ojs-version", b"1.0"
+
+    async def socket(self, socket: WebSocket, who: Principal) -> None:
+        """Events, for those who choose what they follow."""
+        if socket.url.path != f"{BASE}/ws":
+            raise Problem(404, "not_found", "WebSockets are at /ojs/v1/ws")
+        await self.streams.socket(socket, who)
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    def _job_routes(self) -> Iterable[Route]:
+        jobs = self.jobs
+        yield _route(
+            "POST", "/jobs", jobs.push, _P, (201, 200), takes="JobRequest", gives="JobReply"
+        )
+        yield _route(
+            "POST",
+            "/jobs/batch",
+            jobs.push_many,
+            _P,
+            (201,),
+            takes="JobsRequest",
+            gives="JobsReply",
+        )
+        yield _route("POST", "/jobs/bulk", jobs.push_bulk, _P, (200, 207, 422))
+        yield _route("POST", "/jobs/results", jobs.results, _R)
+        yield _route("GET", "/jobs/{id}", jobs.get, _R, gives="JobReply")
+        yield _route("DELETE", "/jobs/{id}", jobs.cancel, _P, gives="JobReply")
+        yield _route("POST", "/jobs/{id}/cancel", jobs.cancel, _P)
+        yield _route("POST", "/jobs/{id}/activate", jobs.activate, _P)
+        yield _route("PATCH", "/jobs/{id}", jobs.patch, _O)
+        yield _route("GET", "/jobs/{id}/result", jobs.result, _R)
+        yield _route("GET", "/jobs/{id}/history", jobs.history, _R)
+        yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
+
+    def _worker_routes(self) -> Iterable[Route]:
+        working = Working(self.desk, self.workers, self.flows)
+        for path in ("/workers/fetch", "/jobs/fetch"):
+            yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
+        for path in ("/workers/ack", "/jobs/{id}/ack"):
+            yield _route("POST", path, working.ack, _W, takes="AckRequest", gives="ReportReply")
+        for path in ("/workers/nack", "/jobs/{id}/nack"):
+            yield _route("POST", path, working.nack, _W, takes="NackRequest", gives="ReportReply")
+        for path in ("/workers/heartbeat", "/workers/beat"):
+            yield _route("POST", path, self.workers.heartbeat, _W, takes="BeatRequest")
+        yield _route("POST", "/workers/register", self.workers.register, _W)
+        yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
+
+    def _other_routes(self) -> Iterable[Route]:
+        queues, letters, crons, flows = self.queues, self.letters, Crons(self.desk), self.flows
+        yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
+        yield _route("GET", "/queues/{name}", queues.get, _R)
+        yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
+        yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
+        yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
+        yield _route("GET", "/dead-letter", letters.listed, _R, query=PAGES, gives="JobsReply")
+        yield _route("DELETE", "/dead-letter", letters.purge, _O)
+        yield _route("GET", "/dead-letter/stats", letters.stats, _R)
+        yield _route("POST", "/dead-letter/retry", letters.retry_many, _O)
+        yield _route("GET", "/dead-letter/{id}", letters.get, _R)
+        yield _route("POST", "/dead-letter/{id}/retry", letters.retry, _O)
+        yield _route("DELETE", "/dead-letter/{id}", letters.delete, _O)
+        yield _route("POST", "/cron", crons.put, _O, (201, 200), takes="CronRequest")
+        yield _route("GET", "/cron", crons.listed, _R, query=PAGES)
+        yield _route("GET", "/cron/{name}", crons.get, _R)
+        yield _route("PATCH", "/cron/{name}", crons.patch, _O)
+        yield _route("DELETE", "/cron/{name}", crons.delete, _O)
+        yield _route("POST", "/cron/{name}/trigger", crons.trigger, _O)
+        yield _route(
+            "POST",
+            "/workflows",
+            flows.create,
+            _P,
+            (201,),
+            takes="WorkflowRequest",
+            gives="WorkflowReply",
+        )
+        yield _route("GET", "/workflows", flows.listed, _R)
+        yield _route("GET", "/workflows/{id}", flows.get, _R, gives="WorkflowReply")
+        yield _route("GET", "/workflows/{id}/progress", flows.progress, _R)
+        yield _route("DELETE", "/workflows/{id}", flows.cancel, _P)
+        yield _route("GET", "/events", self.events.listed, _R)
+        streams = self.streams
+        yield _route("GET", "/events/stream", streams.any, _R, type="text/event-stream")
+        yield _route("GET", "/jobs/{id}/events", streams.job, _R, type="text/event-stream")
+        yield _route("GET", "/queues/{name}/events", streams.queue, _R, type="text/event-stream")
+        progress = Progress(self.desk)
+        yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
+        yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
+        yield _route("POST", "/workers/progress", progress.put, _W)
+        for method in ("PUT", "POST"):
+            yield _route(method, "/jobs/{id}/checkpoint", progress.save, _W)
+        yield _route("GET", "/jobs/{id}/checkpoint", progress.load, _R)
+        yield _route("DELETE", "/jobs/{id}/checkpoint", progress.forget, _W)
+
+    def _admin_routes(self) -> Iterable[Route]:
+        admin = Admin(self.desk, self.queues, self.letters, self.workers)
+        yield _route("GET", "/admin/stats", admin.stats, _R)
+        yield _route("GET", "/admin/queues", admin.queues, _R)
+        yield _route("GET", "/admin/queues/{name}", self.queues.get, _R)
+        yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
+        yield _route("POST", "/admin/queues/{name}/resume", admin.resume, _O)
+        yield _route("PUT", "/admin/queues/{name}/config", self.queues.configure, _O)
+        yield _route("DELETE", "/admin/queues/{name}/jobs", admin.purge, _O)
+        yield _route("GET", "/admin/jobs", admin.jobs, _R)
+        yield _route("POST", "/admin/jobs/bulk/retry", admin.retry_many, _O)
+        yield _route("POST", "/admin/jobs/bulk/cancel", admin.cancel_many, _O)
+        yield _route("POST", "/admin/jobs/bulk/delete", admin.delete_many, _O)
+        yield _route("GET", "/admin/jobs/{id}", admin.job, _R)
+        yield _route("POST", "/admin/jobs/{id}/cancel", self.jobs.cancel, _O)
+        yield _route("POST", "/admin/jobs/{id}/retry", admin.retry, _O)
+        yield _route("GET", "/admin/workers", admin.workers, _R)
+        yield _route("POST", "/admin/workers/{id}/quiet", admin.quiet, _O)
+        yield _route("DELETE", "/admin/workers/{id}", admin.remove_worker, _O, (204,))
+        yield _route("GET", "/admin/dead-letter", admin.letters, _R)
+        yield _route("GET", "/admin/dead-letter/stats", self.letters.stats, _R)
+        yield _route("POST", "/admin/dead-letter/{id}/retry", self.letters.retry, _O)
+        yield _route("DELETE", "/admin/dead-letter/{id}", admin.delete_letter, _O, (204,))
+        yield _route("GET", "/admin/tenants/{id}/stats", admin.tenant_stats, _R)
+        if self.desk.settings.test_mode:
+            yield _route("POST", "/admin/reset", Resetting(self.desk).reset, Scope.ADMIN)
+
+    def _open_routes(self) -> Iterable[Route]:
+        paths = {route.handler.__name__: route.path for route in self.routes}
+        manifest = Manifest(self.desk, paths)
+        yield Route("GET", "/ojs/manifest", manifest.manifest, None, _says(manifest.manifest))
+        for path in (f"{BASE}/health", "/health"):
+            yield Route("GET", path, manifest.health, None, _says(manifest.health), (200, 503))
+        for path in ("/ready", "/readyz"):
+            yield Route("GET", path, manifest.ready, None, _says(manifest.ready), (200, 503))
+        yield Route("GET", f"{BASE}/openapi.json", self.openapi, None, "This document.")
+        yield Route("GET", "/livez", manifest.live, None, _says(manifest.live))
+
+
+def _route(
+    method: str,
+    path: str,
+    handler: Handler,
+    scope: Scope,
+    statuses: tuple[int, ...] = (200,),
+    **told: Any,
+) -> Route:
+    async def checked(call: Call) -> Reply:
+        _check(call)
+        return await handler(call)
+
+    checked.__name__ = getattr(handler, "__qualname__", "").replace(".", "_").lower()
+    if "takes" not in told and method in ("POST", "PUT", "PATCH", "DELETE"):
+        told["takes"] = "Anything"
+    return Route(method, f"{BASE}{path}", checked, scope, _says(handler), statuses, **told)
+
+
+def _says(handler: Handler) -> str:
+    return (handler.__doc__ or "").strip().split("\n")[0]
+
+
+def _check(call: Call) -> None:
+    """A body must say that it is JSON, and the version must be one that we speak."""
+    version = call.header("ojs-version")
+    if version is not None and version not in _VERSIONS:
+        raise unsupported(f"OJS-Version {version[:20]} is not spoken here; 1.0 is")
+    kind = call.header("content-type")
+    if call.body and kind is not None and kind.split(";")[0].strip().lower() not in _BODIES:
+        raise Problem(400, "invalid_request", f"a body must be {' or '.join(_BODIES)}")

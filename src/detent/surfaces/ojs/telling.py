@@ -1,0 +1,182 @@
+"""Events of the history in the words of Open Job Spec.
+
+One event of ours may be two of theirs: an attempt that failed has failed, and is then retried or
+discarded. The id of an event says where in the feed it stands, so that it is also a cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from detent.lifecycle.event import Event
+from detent.lifecycle.views import OJS_WORKFLOW_WORDS
+from detent.stores.api import Fed, Stored
+from detent.surfaces.ojs.wire import millis, told
+
+__all__ = ["Told", "change_of", "events_of", "position_of"]
+
+SOURCE: Final = "ojs://detent/server"
+_POS_BITS: Final = 62
+_PREFIX: Final = "evt_"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An event as it is told, and what it is chosen by."""
+
+    id: str
+    type: str
+    body: dict[str, Any]
+    queue: str
+    job_type: str
+    record: str
+    pos: int
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """The attempt that an event belongs to."""
+
+    attempt: int = 0
+    started_at: int | None = None
+
+
+def events_of(
+    fed: Fed, stored: Stored | None, name: str, history: Sequence[Event]
+) -> Iterator[Told]:
+    """What one event of the feed is here: none, one or two."""
+    event = fed.event
+    if event.kind == "workflow":
+        yield from _of_workflow(fed)
+        return
+    if event.kind != "job" or stored is None:
+        return
+    run = _run_at(history, event.version)
+    for number, (kind, data) in enumerate(_kinds(event, stored, run)):
+        common = {
+            "job_id": name,
+            "job_type": stored.body.type,
+            "queue": stored.job.queue,
+            "state": event.target,
+            "timestamp": told(event.at),
+        }
+        told_of = {k: v for k, v in {**common, **data}.items() if v is not None}
+        yield _told(fed, kind, name, told_of, number)
+
+
+def _of_workflow(fed: Fed) -> Iterator[Told]:
+    event = fed.event
+    word = "started" if event.source is None else OJS_WORKFLOW_WORDS.get(event.target or "")
+    if word is not None and word != "running":
+        data = {"workflow_id": event.record, "timestamp": told(event.at)}
+        yield _told(fed, f"workflow.{word}", event.record, data, 0)
+
+
+def change_of(fed: Fed, stored: Stored, name: str) -> Told | None:
+    """That a job has changed its state, for those who follow a job or a queue."""
+    event = fed.event
+    if event.target is None:
+        return None
+    data = {
+        "job_id": name,
+        "queue": stored.job.queue,
+        "type": stored.body.type,
+        "from": event.source,
+        "to": event.target,
+        "timestamp": told(event.at),
+    }
+    return _told(fed, "job.state_changed", name, data, 0)
+
+
+def position_of(event_id: str) -> int | None:
+    """Where in the feed an event stands, from its id; `None` if it is no id of ours."""
+    try:
+        found = UUID(event_id.removeprefix(_PREFIX)).int
+    except ValueError:
+        return None
+    return found & ((1 << _POS_BITS) - 1)
+
+
+def _told(fed: Fed, kind: str, subject: str, data: Mapping[str, Any], number: int) -> Told:
+    event = fed.event
+    at_ms = millis(event.at)
+    made = UUID(int=(at_ms << 80) | (7 << 76) | (number << 64) | (2 << _POS_BITS) | fed.pos)
+    at, event_id = told(event.at), f"{_PREFIX}{made}"
+    body = {
+        "specversion": "1.0",
+        "id": event_id,
+        "type": kind,
+        "event": kind,
+        "source": SOURCE,
+        "time": at,
+        "timestamp": at,
+        "subject": subject,
+        "data": data,
+    }
+    queue, job_type = str(data.get("queue", "")), str(data.get("job_type", data.get("type", "")))
+    return Told(event_id, kind, body, queue, job_type, event.record, fed.pos)
+
+
+def _kinds(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[str, Any]]]:
+    spent = None if run.started_at is None else millis(event.at - run.started_at)
+    match event.name:
+        case "enqueue" if event.target == "scheduled":
+            return [("job.scheduled", {"scheduled_at": told(event.run_at or event.at)})]
+        case "enqueue":
+            return [("job.enqueued", {"priority": event.priority})]
+        case "due" | "activated" if event.source != "retryable":
+            return [("job.enqueued", {})]
+        case "claim" | "acknowledge":
+            return [("job.started", {"worker_id": event.holder, "attempt": run.attempt})]
+        case "complete":
+            return [("job.completed", {"duration_ms": spent or 0, "attempt": run.attempt})]
+        case "fail" | "time_out" | "lose" | "refuse":
+            return _failed(event, stored, run, spent)
+        case "expire" | "drop":
+            gone = ("job.discarded", {"total_attempts": run.attempt})
+            created = told(stored.job.created_at)
+            expired = ("job.expired", {"expired_at": told(event.at), "created_at": created})
+            return [expired, gone] if event.name == "expire" else [gone]
+        case "cancel":
+            return [("job.cancelled", {"cancelled_by": event.actor_id, "reason": event.reason})]
+        case _:
+            return []
+
+
+def _failed(
+    event: Event, stored: Stored, run: _Run, spent: int | None
+) -> Sequence[tuple[str, dict[str, Any]]]:
+    message = next((f.message for f in stored.failures if f.at == event.at), "")
+    error = {
+        "code": event.code,
+        "message": message or event.code,
+        "retryable": event.target != "discarded",
+    }
+    failed = ("job.failed", {"attempt": run.attempt, "error": error, "duration_ms": spent})
+    late = [("job.timeout", {"timeout_kind": "execution", "attempt": run.attempt})]
+    first = [*(late if event.name == "time_out" else ()), failed]
+    if event.target == "discarded":
+        return [*first, ("job.discarded", {"total_attempts": run.attempt, "last_error": error})]
+    if event.target == "cancelled":
+        return [("job.cancelled", {"reason": event.cause})]
+    again = {
+        "attempt": run.attempt,
+        "max_attempts": stored.job.allowed,
+        "next_retry_at": told(event.run_at or event.at),
+        "error": error,
+    }
+    return [*first, ("job.retrying", again)]
+
+
+def _run_at(history: Sequence[Event], version: int) -> _Run:
+    attempt, started_at = 0, None
+    for event in history[:version]:
+        if event.name in ("claim", "dispatch"):
+            attempt, started_at = attempt + 1, event.at
+        elif event.name == "acknowledge":
+            started_at = event.at
+        elif event.name == "hand_back":
+            attempt -= 1
+    return _Run(attempt, started_at)

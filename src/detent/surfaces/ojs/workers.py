@@ -1,0 +1,283 @@
+"""Workers as they tell of themselves: registered, beating, and told what to become.
+
+A worker is one small record. One that has beaten and then falls silent for long is dead: its jobs
+are lost at once, whatever their reservations say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from detent.engine.commands import Change
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import PROFILES, ProfileName
+from detent.stores.api import Key, Record, Stored, key_of
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.desk import Desk, read_body
+from detent.surfaces.ojs.envelope import kept_of
+from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.wire import span_ms, told
+
+__all__ = ["KIND", "Worker", "Workers"]
+
+KIND: Final = "ojs-worker"
+SILENT_US: Final = 30_000_000
+FRESH_US: Final = 1_000_000
+"""How long the directive of a worker is remembered here without asking."""
+_QUIET = frozenset({"quiet", "drain", "draining", "terminate", "terminated"})
+_DIRECTIVES = ("running", "quiet", "terminate")
+_JOBS_MAX = 1_000
+_KNOWN_MAX = 10_000
+_BY = By(Actor.SYSTEM, "worker watch")
+
+
+class Worker(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is known of a worker. `directive` is what it is told to become."""
+
+    id: str
+    started_at: int
+    last_at: int
+    state: str = "running"
+    directive: str = "running"
+    active: int = 0
+    beats: bool = False
+    hostname: str | None = None
+    pid: int | None = None
+    queues: tuple[str, ...] = ()
+    concurrency: int | None = None
+    labels: dict[str, Any] | None = None
+    version: str | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it takes no more jobs."""
+        return self.state in _QUIET or self.directive in _QUIET
+
+
+class _Beat(msgspec.Struct, frozen=True):
+    worker_id: str | None = None
+    active_jobs: list[str] | int | None = None
+    active_job_ids: list[str] | None = None
+    job_id: str | None = None
+    visibility_timeout_ms: int | None = None
+    state: str | None = None
+    hostname: str | None = None
+    pid: int | None = None
+    queues: list[str] | None = None
+    concurrency: int | None = None
+    labels: dict[str, Any] | None = None
+    version: str | None = None
+
+    @property
+    def named(self) -> list[str]:
+        """The jobs that it says it has."""
+        some = self.active_jobs if isinstance(self.active_jobs, list) else []
+        one = [self.job_id] if self.job_id else []
+        return list(dict.fromkeys([*some, *(self.active_job_ids or []), *one]))[:_JOBS_MAX]
+
+
+class Workers:
+    """The operations of workers about themselves."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._known: dict[Key, tuple[int, bool]] = {}
+
+    # --- operations -----------------------------------------------------------------------------
+
+    async def register(self, call: Call) -> Reply:
+        """Tell of a worker before it begins."""
+        beat = read_body(call, _Beat)
+        worker = await self._beaten(call, beat)
+        return self._desk.reply(
+            {
+                "ok": True,
+                "worker_id": worker.id,
+                "server_time": told(self._desk.now()),
+                "heartbeat_interval": 5,
+                "heartbeat_timeout": 30,
+                "visibility_timeout_default": 1800,
+            }
+        )
+
+    async def heartbeat(self, call: Call) -> Reply:
+        """A sign of life: the reservations of the jobs that are named begin anew."""
+        beat = read_body(call, _Beat)
+        worker = await self._beaten(call, beat)
+        extended, lost = await self._extended(call, beat)
+        return self._desk.reply(
+            {
+                "acknowledged": True,
+                "state": worker.directive,
+                "directive": "" if worker.directive == "running" else worker.directive,
+                "jobs_extended": extended,
+                "jobs_lost": lost,
+                "server_time": told(self._desk.now()),
+            }
+        )
+
+    async def health(self, call: Call) -> Reply:
+        """How a worker fares, by what it has said."""
+        name = call.param("id")
+        worker = await self.get((self._desk.tenant(call), name))
+        if worker is None:
+            raise missing("worker", name)
+        state = "draining" if worker.is_quiet else worker.state
+        body = {"worker_id": name, "state": state, "last_heartbeat_at": told(worker.last_at)}
+        return self._desk.reply(body, 503 if worker.is_quiet else 200)
+
+    # --- for others -----------------------------------------------------------------------------
+
+    async def get(self, key: Key) -> Worker | None:
+        """What is known of a worker."""
+        record = await self._desk.record(KIND, key)
+        return None if record is None else _read(record)
+
+    async def all(self, tenant: str) -> list[Worker]:
+        """All workers of a tenant that are not dead."""
+        return [_read(one) for one in await self._desk.engine.store.records(KIND, tenant)]
+
+    async def is_quiet(self, key: Key) -> bool:
+        """Whether a worker is to get no more jobs; an answer is believed for a moment."""
+        at, quiet = self._known.get(key, (-FRESH_US, False))
+        now = self._desk.now()
+        if now - at < FRESH_US:
+            return quiet
+        worker = await self.get(key)
+        return self._remember(key, worker is not None and worker.is_quiet)
+
+    async def direct(self, key: Key, directive: str) -> None:
+        """Tell a worker what to become, with its next heartbeat."""
+        if directive not in _DIRECTIVES:
+            raise invalid(f"a directive is one of {', '.join(_DIRECTIVES)}")
+        now = self._desk.now()
+
+        def directed(record: Record | None) -> tuple[str, int | None]:
+            worker = (
+                Worker(id=key[1], started_at=now, last_at=now) if record is None else _read(record)
+            )
+            return _written(replace(worker, directive=directive))
+
+        await self._desk.change(KIND, key, directed)
+        self._known.pop(key, None)
+
+    async def remove(self, key: Key) -> None:
+        """Forget a worker."""
+        await self._desk.change(KIND, key, lambda _: (None, None))
+
+    # --- beating --------------------------------------------------------------------------------
+
+    async def _beaten(self, call: Call, beat: _Beat) -> Worker:
+        if not beat.worker_id:
+            raise invalid("worker_id is needed", field="worker_id")
+        now, key, made = self._desk.now(), (self._desk.tenant(call), beat.worker_id), list[Worker]()
+
+        def beaten(record: Record | None) -> tuple[str, int | None]:
+            before = (
+                Worker(id=key[1], started_at=now, last_at=now) if record is None else _read(record)
+            )
+            made.append(_after(before, beat, now))
+            return _written(made[-1])
+
+        await self._desk.change(KIND, key, beaten)
+        self._remember(key, made[-1].is_quiet)
+        return made[-1]
+
+    async def _extended(self, call: Call, beat: _Beat) -> tuple[list[str], list[str]]:
+        """Which of the jobs are held for longer now, and which are not held any more."""
+        names, tenant = beat.named, self._desk.tenant(call)
+        found = await self._desk.find([(tenant, name) for name in names]) if names else []
+        held = [(n, one) for n, one in zip(names, found, strict=True) if _is_held(one, beat)]
+        asked = [(one.job.lease or "", self._until(one, beat)) for _, one in held if one]
+        now = self._desk.now()
+        done = await self._desk.engine.store.extend(asked, now=now) if asked else []
+        extended = [name for (name, _), good in zip(held, done, strict=True) if good]
+        kept = {*extended, *(n for n, one in zip(names, found, strict=True) if one is None)}
+        return extended, [name for name in names if name not in kept]
+
+    def _until(self, stored: Stored, beat: _Beat) -> int:
+        own = kept_of(stored.body.meta).extras.visibility_ms
+        asked = own or beat.visibility_timeout_ms
+        usual = PROFILES[ProfileName.OJS].lease_us
+        return self._desk.now() + (
+            usual if asked is None else span_ms("visibility_timeout_ms", asked)
+        )
+
+    def _remember(self, key: Key, quiet: bool) -> bool:
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[key] = (self._desk.now(), quiet)
+        return quiet
+
+    # --- death ----------------------------------------------------------------------------------
+
+    async def answer(self, due: Sequence[Record]) -> None:
+        """Bury those who have been silent for too long; upkeep asks."""
+        now, engine = self._desk.now(), self._desk.engine
+        for record in due:
+            worker = _read(record)
+            over_at = max(worker.last_at + SILENT_US, engine.upkeep.trusting_until)
+            if over_at > now:
+                again = replace_wake(record, over_at)
+                await engine.put(again)
+            elif await engine.put(
+                Record(KIND, record.id, record.version + 1, None, None, record.tenant)
+            ):
+                await self._lose_jobs(worker, record.tenant)
+
+    async def _lose_jobs(self, worker: Worker, tenant: str) -> None:
+        engine, now = self._desk.engine, self._desk.now()
+        held = [
+            one
+            for one in await engine.store.held_by(worker.id, _JOBS_MAX)
+            if one.job.wire and one.job.tenant == tenant
+        ]
+        await engine.store.extend([(one.job.lease or "", now) for one in held], now=now)
+        await engine.carry_out(
+            [
+                Change(key_of(one.job), j.Lose(lease=one.job.lease, code="worker_death"), _BY)
+                for one in held
+            ]
+        )
+
+
+def replace_wake(record: Record, wake_at: int) -> Record:
+    """The same record, to be looked at later."""
+    return replace(record, version=record.version + 1, wake_at=wake_at)
+
+
+def _is_held(stored: Stored | None, beat: _Beat) -> bool:
+    if stored is None or stored.job.state != "active" or not stored.job.wire:
+        return False
+    return stored.job.holder in (beat.worker_id, "anonymous")
+
+
+def _after(worker: Worker, beat: _Beat, now: int) -> Worker:
+    """The worker as it is after a beat; what is not told stays as it was."""
+    told_of: dict[str, Any] = {
+        "state": beat.state,
+        "hostname": beat.hostname,
+        "pid": beat.pid,
+        "queues": None if beat.queues is None else tuple(beat.queues),
+        "concurrency": beat.concurrency,
+        "labels": beat.labels,
+        "version": beat.version,
+    }
+    some = {name: value for name, value in told_of.items() if value is not None}
+    active = beat.active_jobs if isinstance(beat.active_jobs, int) else len(beat.named)
+    return replace(worker, **some, active=active, last_at=now, beats=True)
+
+
+def _read(record: Record) -> Worker:
+    return msgspec.json.decode(record.data or "", type=Worker)
+
+
+def _written(worker: Worker) -> tuple[str, int | None]:
+    wake_at = worker.last_at + SILENT_US if worker.beats else None
+    return msgspec.json.encode(worker).decode(), wake_at

@@ -1,0 +1,314 @@
+"""What workers do with jobs: fetch them, and tell how they went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, UnsetType
+from msgspec.structs import replace
+
+from detent.engine.commands import Beside, Change
+from detent.engine.limits import need_result
+from detent.engine.secrets import Owner
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.profile import PROFILES, Surface
+from detent.lifecycle.retry import ErrorInfo
+from detent.lifecycle.views.facts import counted_attempt
+from detent.stores.api import Claimed, Failure, Key, Stored, Want, key_of
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.desk import Desk, digest_of, read_body
+from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
+from detent.surfaces.ojs.faults import conflict, invalid, missing
+from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.progress import checkpoint_of
+from detent.surfaces.ojs.reading import need_queue
+from detent.surfaces.ojs.wire import span_ms
+from detent.surfaces.ojs.workers import Workers
+
+__all__ = ["Working"]
+
+COUNT_MAX: Final = 100
+"""Jobs in one fetch."""
+_QUEUES_MAX: Final = 100
+_CLAIMABLE: Final = tuple(
+    profile.name.value for profile in PROFILES.values() if Surface.OJS in profile.claimed_over
+)
+_CODE_MAX: Final = 255
+_BACKTRACE_MAX: Final = 10_000
+_KNOWN_MAX: Final = 5_000
+_KNOWN_CHARS_MAX: Final = 2_000
+_DIRECTIVE = "test_directive"
+
+
+class _Fetch(msgspec.Struct, frozen=True):
+    queues: list[str] | None = None
+    count: int | None = None
+    worker_id: str | None = None
+    visibility_timeout_ms: int | None = None
+    wait_ms: int | None = None
+    types: list[str] | None = None
+
+
+class _Report(msgspec.Struct, frozen=True):
+    """What every report may name: the job, who speaks, under which lease, about which attempt."""
+
+    job_id: str | None = None
+    worker_id: str | None = None
+    lease: str | None = None
+    attempt: int | None = None
+
+
+class _Ack(_Report, frozen=True):
+    result: Raw | UnsetType = msgspec.UNSET
+
+
+class _Error(msgspec.Struct, frozen=True):
+    code: str | None = None
+    message: str | None = None
+    type: str | None = None
+    retryable: bool | None = None
+    details: Raw | UnsetType = msgspec.UNSET
+    backtrace: str | list[str] | None = None
+
+
+class _Nack(_Report, frozen=True):
+    error: _Error | None = None
+    requeue: bool = False
+
+
+class Working:
+    """Fetch, acknowledge, fail, hand back."""
+
+    def __init__(self, desk: Desk, workers: Workers, flows: Flows) -> None:
+        self._desk = desk
+        self._workers = workers
+        self._flows = flows
+        self._known: dict[Key, Stored] = {}
+
+    # --- fetch ----------------------------------------------------------------------------------
+
+    async def fetch(self, call: Call) -> Reply:
+        """Jobs for a worker, if there are any; with `wait_ms` it waits for some."""
+        asked = read_body(call, _Fetch)
+        want = self._want(call, asked)
+        if await self._is_quiet(want):
+            return self._desk.reply({"jobs": []})
+        claimed = await self._claimed(want, asked)
+        jobs = [await self._handed_over(one, want) for one in claimed.jobs]
+        told: dict[str, Any] = {"jobs": jobs}
+        if jobs:
+            told["job"] = jobs[0]
+        return self._desk.reply(told)
+
+    def _want(self, call: Call, asked: _Fetch) -> Want:
+        if not asked.queues or len(asked.queues) > _QUEUES_MAX:
+            raise invalid(f"queues is needed: 1 to {_QUEUES_MAX} names", field="queues")
+        for queue in asked.queues:
+            self._desk.need_queue(call, need_queue(queue))
+        count = 1 if asked.count is None else asked.count
+        if count < 1:
+            raise invalid("count must be 1 or more", field="count")
+        new, holder = self._desk.engine.identity.id, asked.worker_id or ANONYMOUS
+        visibility = asked.visibility_timeout_ms
+        return Want(
+            command_id=new(),
+            by=By(Actor.WORKER, holder),
+            holder=holder,
+            leases=tuple(new() for _ in range(min(count, COUNT_MAX))),
+            queues=tuple(dict.fromkeys(asked.queues)),
+            tenant=self._desk.tenant(call),
+            wire=True,
+            lease_us=None if visibility is None else span_ms("visibility_timeout_ms", visibility),
+            types=None if asked.types is None else tuple(asked.types),
+            profiles=_CLAIMABLE,
+        )
+
+    async def _is_quiet(self, want: Want) -> bool:
+        if self._desk.service.stopping.is_set():
+            return True
+        is_named = want.holder != ANONYMOUS
+        return is_named and await self._workers.is_quiet((want.tenant, want.holder))
+
+    async def _claimed(self, want: Want, asked: _Fetch) -> Claimed:
+        """What can be had now; or, for whoever waits, what comes in time."""
+        desk = self._desk
+        wait_s = min((asked.wait_ms or 0) / 1_000, desk.settings.poll_s_max)
+        until = time.monotonic() + wait_s
+        while True:
+            claimed = await desk.engine.claim(want)
+            left = until - time.monotonic()
+            if claimed.jobs or left <= 0 or desk.service.stopping.is_set():
+                return claimed
+            if claimed.retry_at is not None:
+                left = min(left, max(claimed.retry_at - desk.now(), 1_000) / 1e6)
+            await desk.service.wait_for_work(left, claimed.seen)
+            # What was in vain took nothing: the same leases are asked for under a new name.
+            want = replace(want, command_id=desk.engine.identity.id())
+
+    async def _handed_over(self, stored: Stored, want: Want) -> dict[str, Any]:
+        """The envelope as its worker gets it: with its lease, its secrets, and what came before."""
+        engine, job, body = self._desk.engine, stored.job, stored.body
+        [name] = await engine.aliases.shown([job])
+        kept = kept_of(body.meta)
+        if kept.extras.visibility_ms is not None:
+            until = (job.claimed_at or 0) + kept.extras.visibility_ms * 1_000
+            await engine.store.extend([(job.lease or "", until)], now=self._desk.now())
+        payload = engine.secrets.opened(body.payload, Owner(job.tenant, job.id, body.type)).payload
+        told = shown(stored, name, payload)
+        told["lease"] = job.lease
+        checkpoint = checkpoint_of(stored)
+        if checkpoint is not None:
+            told["checkpoint"] = checkpoint
+        if job.workflow is not None:
+            told["parent_results"] = await self._flows.results_before(job)
+        if self._desk.settings.test_mode:
+            await self._obey(kept.meta, want)
+        self._remember((job.tenant, name), stored)
+        return told
+
+    async def _obey(self, meta: Raw, want: Want) -> None:
+        """In test mode a job may say what its worker is to become."""
+        directive = msgspec.json.decode(meta, type=dict[str, Any]).get(_DIRECTIVE)
+        if isinstance(directive, str):
+            await self._workers.direct((want.tenant, want.holder), directive)
+
+    def _remember(self, key: Key, stored: Stored) -> None:
+        """What was handed out from here is mostly reported here: that saves a question."""
+        if len(stored.body.payload) + len(stored.body.meta) > _KNOWN_CHARS_MAX:
+            return
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.pop(next(iter(self._known)))
+        self._known[key] = stored
+
+    # --- reports --------------------------------------------------------------------------------
+
+    async def ack(self, call: Call) -> Reply:
+        """The job has succeeded."""
+        report = read_body(call, _Ack)
+        name = _name_of(call, report)
+        stored = await self._reported(call, name, report)
+        text = None if isinstance(report.result, UnsetType) else _text(report.result)
+        if text is not None:
+            need_result("result", text)
+        digest = None if text is None else digest_of(text)
+        command = j.Complete(**self._fence(call, report, stored.job), digest=digest)
+        change = self._change(stored, command, Beside(result=text))
+        job = await self._done(change, name, "acknowledge")
+        after = replace(stored, job=job, result=text)
+        return self._desk.reply({"acknowledged": True, **_flat(shown(after, name))})
+
+    async def nack(self, call: Call) -> Reply:
+        """The job has failed; with `requeue` it is merely given back."""
+        report = read_body(call, _Nack)
+        name = _name_of(call, report)
+        if report.error is None and not report.requeue:
+            raise invalid("error is needed: an object with code and message", field="error")
+        stored = await self._reported(call, name, report)
+        fence = self._fence(call, report, stored.job)
+        if report.requeue:
+            job = await self._done(self._change(stored, j.HandBack(**fence)), name, "requeue")
+            return self._desk.reply(_flat(shown(replace(stored, job=job), name)))
+        error = report.error or _Error()
+        failure = _failure(error, stored.job, self._desk.now())
+        command = j.Fail(**fence, code=failure.code)
+        change = self._change(stored, command, Beside(failure=failure))
+        change = replace(change, error=_info(error, failure))
+        job = await self._done(change, name, "fail")
+        after = replace(stored, job=job, failures=(*stored.failures, failure))
+        return self._desk.reply(_flat(shown(after, name)))
+
+    async def _reported(self, call: Call, name: str, report: _Report) -> Stored:
+        key = (self._desk.tenant(call), name)
+        known = self._known.pop(key, None)
+        stored = known or await self._desk.stored(call, name)
+        self._desk.need_queue(call, stored.job.queue)
+        if report.attempt is not None and report.attempt != counted_attempt(stored.job):
+            raise conflict(stored.job, name, "report another attempt of", "active")
+        return stored
+
+    def _fence(self, call: Call, report: _Report, job: Job) -> dict[str, Any]:
+        """The lease that the report names, or whoever it says it comes from."""
+        lease = report.lease or call.header("ojs-lease")
+        is_named = report.worker_id and job.holder != ANONYMOUS
+        return {"lease": lease, "holder": report.worker_id if is_named else None}
+
+    def _change(self, stored: Stored, command: j.Report, beside: Beside = Beside()) -> Change:  # noqa: B008
+        by = By(Actor.WORKER, command.holder or stored.job.holder or ANONYMOUS)
+        return Change(key_of(stored.job), command, by, beside=beside, known=stored)
+
+    async def _done(self, change: Change, name: str, asked: str) -> Job:
+        [answer] = await self._desk.engine.carry_out([change])
+        if not isinstance(answer, Refusal):
+            return answer.job
+        [now] = await self._desk.engine.store.get([change.key])
+        if now is None:
+            raise missing("job", name)
+        raise _refused(answer, now.job, name, asked)
+
+
+def _refused(refusal: Refusal, job: Job, name: str, asked: str) -> Problem:
+    found = conflict(job, name, asked, "active")
+    if refusal.detail:
+        found.message = f"{found.message}: {refusal.detail}"
+    found.details["refusal"] = refusal.code
+    return found
+
+
+def _name_of(call: Call, report: _Report) -> str:
+    name = call.param("id") if "id" in call.params else report.job_id
+    if not name:
+        raise invalid("job_id is needed", field="job_id")
+    return name
+
+
+def _flat(job: dict[str, Any]) -> dict[str, Any]:
+    """The reply that all readers understand: the job, and what matters of it beside."""
+    names = (
+        "state",
+        "attempt",
+        "max_attempts",
+        "retry_delay_ms",
+        "next_attempt_at",
+        "completed_at",
+        "discarded_at",
+    )
+    some = {name: job[name] for name in names if name in job}
+    return {"id": job["id"], "job_id": job["id"], **some, "job": job}
+
+
+def _failure(error: _Error, job: Job, now: int) -> Failure:
+    code = (error.code or error.type or "handler_error")[:_CODE_MAX]
+    trace: str | Sequence[str] | None = error.backtrace
+    if isinstance(trace, list):
+        trace = "\n".join(trace)
+    return Failure(
+        attempt=job.attempt,
+        at=now,
+        code=code,
+        message=error.message or "",
+        type=(error.type or "")[:_CODE_MAX],
+        details=None if isinstance(error.details, UnsetType) else _text(error.details),
+        backtrace=None if trace is None else str(trace)[:_BACKTRACE_MAX],
+    )
+
+
+def _info(error: _Error, failure: Failure) -> ErrorInfo:
+    """What the retry policy looks at."""
+    details = msgspec.json.decode(failure.details) if failure.details else None
+    kind = details.get("error_class") if isinstance(details, dict) else None
+    named = kind if isinstance(kind, str) else None
+    return ErrorInfo(failure.code, error.type, named, error.retryable)
+
+
+def _text(raw: Raw) -> str:
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise Problem(400, "invalid_payload", "the body is not written in UTF-8") from None

@@ -1,0 +1,264 @@
+"""Who gets in: keys, scopes, queues, tenants, hosts, origins, sizes and rates."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detent import stores
+from detent.engine.access import OPEN_TO_ALL, Scope
+from detent.engine.engine import Engine
+from detent.errors import BadOption, OpenToAll, UnknownKey
+from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.gate import LOOPBACK, Gate
+from detent.surfaces.http.problems import Problem, problem_of
+from detent.surfaces.http.server import Bind, need_guard
+from tests.surfaces.server import Client, Running, eventually, running
+
+BATCH = {"type": "a", "args": []}
+
+
+def on(url: str, work: Callable[[Engine], Awaitable[Any]]) -> Any:
+    """What comes of some work on the store, from outside of the server."""
+
+    async def done() -> Any:
+        async with stores.open(url) as store, Engine(store) as engine:
+            return await work(engine)
+
+    return asyncio.run(done())
+
+
+def key(url: str, *scopes: Scope, **more: Any) -> str:
+    """A new key."""
+    _, text = on(url, lambda engine: engine.access.create(scopes, **more))
+    return str(text)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('gate')}/detent.db"
+
+
+@pytest.fixture(scope="module")
+def guarded(url: str) -> Iterator[Running]:
+    """A server whose store has keys, and that takes small bodies."""
+    key(url, Scope.ADMIN)
+    settings = Settings(hosts=LOOPBACK, body_bytes_max=2_000, header_bytes_max=2_000)
+    with running(url, settings) as found:
+        yield found
+
+
+def caller(server: Running, text: str) -> Client:
+    return Client(server.port, Authorization=f"Bearer {text}")
+
+
+def test_without_a_key_nobody_gets_in_but_probes_do(guarded: Running) -> None:
+    client = Client(guarded.port)
+    answer = client.get("/queues")
+    answer.error(401, "unauthenticated")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    client.get("/metrics").error(401, "unauthenticated")
+    for path in ("/livez", "/readyz", "/ojs/v1/health", "/ojs/manifest"):
+        assert client.get(path).status == 200
+    client.close()
+
+
+@pytest.mark.parametrize("text", ["dtk_x_y", "nothing", "dtk_", "", "dtk_00_é"])
+def test_a_key_that_is_none(guarded: Running, text: str) -> None:
+    client = caller(guarded, text)
+    client.get("/queues").error(401, "unauthenticated")
+    client.get("/queues", Authorization="Basic ???").error(401, "unauthenticated")
+    client.close()
+
+
+def test_a_key_opens_in_three_ways(guarded: Running, url: str) -> None:
+    text = key(url, Scope.READ)
+    client = Client(guarded.port)
+    for pair in (f"{text}:", f"someone:{text}"):
+        basic = base64.b64encode(pair.encode()).decode()
+        client.get("/queues", Authorization=f"Basic {basic}").ok()
+    client.get("/queues", Authorization=f"bearer {text}").ok()
+    client.get(f"/k/{text}/ojs/v1/queues").ok()
+    client.get(f"/k/{text}x/ojs/v1/queues").error(401, "unauthenticated")
+    client.close()
+
+
+def test_a_scope_opens_what_it_says(guarded: Running, url: str) -> None:
+    producer, worker = (
+        caller(guarded, key(url, Scope.PRODUCE)),
+        caller(guarded, key(url, Scope.WORK)),
+    )
+    job = producer.push()
+    error = producer.get(f"/jobs/{job['id']}").error(403, "forbidden")
+    assert error["details"]["scope"] == "read"
+    producer.post("/workers/fetch", {"queues": ["default"]}).error(403, "forbidden")
+    worker.post("/jobs", BATCH).error(403, "forbidden")
+    worker.ack(worker.fetch()[0])
+    worker.post("/queues/default/pause").error(403, "forbidden")
+    for client in (producer, worker):
+        client.close()
+
+
+def test_a_key_for_some_queues_is_asked_about_every_item(guarded: Running, url: str) -> None:
+    mine = caller(guarded, key(url, Scope.ADMIN, queues=["mail.*"]))
+    mine.push("a", queue="mail.x")
+    other = {"type": "a", "args": [], "options": {"queue": "pay"}}
+    own = {"type": "a", "args": [], "options": {"queue": "mail.y"}}
+    mine.post("/jobs", other).error(403, "forbidden")
+    mine.post("/jobs/batch", {"jobs": [own, other]}).error(403, "forbidden")
+    mine.post("/workflows", {"type": "chain", "steps": [own, other]}).error(403, "forbidden")
+    mine.post("/cron", {"name": "n", "expression": "@daily", **other}).error(403, "forbidden")
+    mine.post("/workers/fetch", {"queues": ["mail.x", "pay"]}).error(403, "forbidden")
+    mine.get("/queues/pay/stats").error(403, "forbidden")
+    mixed = mine.post("/jobs/bulk", {"jobs": [own, other]}).ok(207)
+    assert [one["status"] for one in mixed["items"]] == ["created", "failed"]
+    all_ = caller(guarded, key(url, Scope.ADMIN))
+    theirs = all_.push("a", queue="pay")
+    mine.get(f"/jobs/{theirs['id']}").error(403, "forbidden")
+    assert {one["name"] for one in mine.get("/queues").ok()["queues"]} == {"mail.x", "mail.y"}
+    for client in (mine, all_):
+        client.close()
+
+
+def test_a_key_for_one_tenant_is_in_it(guarded: Running, url: str) -> None:
+    mine = caller(guarded, key(url, Scope.ADMIN, tenants=["acme"]))
+    job = mine.push()
+    mine.get(f"/jobs/{job['id']}", X_OJS_Tenant="acme").ok()
+    mine.get("/queues", X_OJS_Tenant="other").error(403, "forbidden")
+    mine.get("/admin/tenants/other/stats").error(403, "forbidden")
+    all_ = caller(guarded, key(url, Scope.READ))
+    all_.get(f"/jobs/{job['id']}").error(404, "not_found")
+    all_.get(f"/jobs/{job['id']}", X_OJS_Tenant="acme").ok()
+    for client in (mine, all_):
+        client.close()
+
+
+def test_a_key_runs_out_or_is_revoked(guarded: Running, url: str) -> None:
+    late = caller(guarded, key(url, Scope.READ, expires_at=1))
+    late.get("/queues").error(401, "unauthenticated")
+    late.close()
+    text = key(url, Scope.READ)
+    client = caller(guarded, text)
+    client.get("/queues").ok()
+    on(url, lambda engine: engine.access.revoke(text.split("_")[1]))
+    eventually(lambda: client.get("/queues").status == 401)
+    client.close()
+
+
+def test_keys_are_kept_as_digests(url: str) -> None:
+    text = key(url, Scope.READ, name="bot")
+    found = on(url, lambda engine: engine.access.list())
+    assert text.split("_", 2)[2] not in repr(found)
+    with pytest.raises(UnknownKey):
+        on(url, lambda engine: engine.access.revoke("none"))
+    with pytest.raises(BadOption):
+        on(url, lambda engine: engine.access.create([]))
+    with pytest.raises(BadOption):
+        on(url, lambda engine: engine.access.create([Scope.READ], queues=[]))
+
+
+def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) -> None:
+    client = caller(guarded, key(url, Scope.READ))
+    client.get("/queues", Host="evil.example").error(421, "misdirected_request")
+    client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
+    client.get("/queues", Origin=f"http://localhost:{guarded.port}").ok()
+    client.close()
+
+
+def test_what_is_too_large_is_not_read(guarded: Running, url: str) -> None:
+    client = caller(guarded, key(url, Scope.PRODUCE))
+    client.post("/jobs", {"type": "a", "args": ["x" * 3_000]}).error(413, "envelope_too_large")
+    client.close()
+    client = caller(guarded, key(url, Scope.PRODUCE))
+    client.get("/queues", X_Long="x" * 3_000).error(431, "headers_too_large")
+    client.close()
+
+
+def test_a_body_that_does_not_come(tmp_path: Path) -> None:
+    head = b"POST /ojs/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{"
+    with (
+        running(f"sqlite:///{tmp_path}/detent.db", Settings(body_s=0.1)) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as raw,
+    ):
+        raw.sendall(head)
+        assert b" 408 " in raw.recv(1_000)
+
+
+def test_a_rate_is_held(tmp_path: Path) -> None:
+    with running(f"sqlite:///{tmp_path}/detent.db", Settings(rate=3)) as server:
+        client = Client(server.port)
+        answers = [client.get("/queues") for _ in range(5)]
+        limited = next(one for one in answers if one.status == 429)
+        assert limited.error(429, "rate_limited")["retryable"] is True
+        assert limited.headers["retry-after"] == "1"
+        client.close()
+
+
+def test_tokens_come_back_with_time() -> None:
+    now = [0.0]
+    gate = Gate(Settings(rate=2), clock=lambda: now[0])
+
+    def ask() -> bool:
+        try:
+            gate.throttle(OPEN_TO_ALL, "::1")
+        except Problem:
+            return False
+        return True
+
+    assert [ask(), ask(), ask()] == [True, True, False]
+    now[0] = 0.5
+    assert [ask(), ask()] == [True, False]
+
+
+def test_a_store_that_gets_its_first_key_closes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/detent.db"
+    with running(url) as server:
+        client = Client(server.port)
+        client.get("/queues").ok()
+        key(url, Scope.READ)
+        eventually(lambda: client.get("/queues").status == 401)
+        client.close()
+
+
+def test_nobody_else_may_reach_a_server_without_keys() -> None:
+    everywhere = Bind(host="0.0.0.0")  # noqa: S104 - that it is refused is the point
+    with pytest.raises(OpenToAll, match="no API keys"):
+        need_guard(everywhere, has_keys=False, test_mode=False)
+    with pytest.raises(OpenToAll, match="Test mode"):
+        need_guard(everywhere, has_keys=True, test_mode=True)
+    need_guard(everywhere, has_keys=True, test_mode=False)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        need_guard(Bind(host=host), has_keys=False, test_mode=True)
+    with pytest.raises(OpenToAll):
+        need_guard(Bind(host="example.org"), has_keys=False, test_mode=False)
+
+
+def test_what_nobody_foresaw_is_told_without_details() -> None:
+    problem = problem_of(ValueError("a secret"), "req_1")
+    assert (problem.status, problem.code) == (500, "internal_error")
+    assert "secret" not in problem.message
+
+
+def test_a_stop_ends_those_who_wait(tmp_path: Path) -> None:
+    found: list[int] = []
+    with running(f"sqlite:///{tmp_path}/detent.db") as server:
+        client = Client(server.port)
+        client.push()
+        client.fetch()
+
+        def wait() -> None:
+            found.append(len(client.fetch(wait_ms=30_000)))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        server.app.service.begin_stop()
+        waiting.join()
+    client.close()
+    assert found == [0]

@@ -67,9 +67,8 @@ def tree(place: Place) -> None:
 
     found = asked(place, work)
     by_keeper: defaultdict[tuple[str, str], list[Listed]] = defaultdict(list)
-    hosts = {one.supervisor: _host(one) for one in found if _host(one)}
     for one in found:
-        by_keeper[hosts.get(one.supervisor, ""), one.supervisor].append(one)
+        by_keeper[_host(one), _supervisor(one)].append(one)
     drawn = Tree(f"{len(found)} workers")
     for (host, keeper), some in sorted(by_keeper.items()):
         branch = drawn.add(cell(f"{host or 'unknown host'}: supervisor {keeper[:_ID_SHOWN]}"))
@@ -83,7 +82,7 @@ def history(place: Place, which: Which) -> None:
     """Tell the life of one instance, move by move."""
 
     async def work(engine: Engine) -> Sequence[Event]:
-        [one] = await _meant(engine, which)
+        [one] = await _meant(engine, which, gone=True)
         return await engine.workers.history(one.id)
 
     events = asked(place, work)
@@ -115,7 +114,7 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
         async def work(engine: Engine) -> list[dict[str, Any]]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
-            meant = await _addressed(engine, which, verb)
+            meant = await _meant(engine, which)
             return [
                 await _told(engine, one, author, (verb, grace_s, within_s))
                 for one in _once_per_slot(meant)
@@ -134,7 +133,7 @@ async def _told(
     verb, grace_s, within_s = what
     wish = Directive(
         id="",
-        supervisor=one.supervisor,
+        supervisor=_supervisor(one),
         verb=verb,
         slot=_slot(one),
         grace_s=grace_s,
@@ -188,45 +187,28 @@ WORKERS: dict[str, Callable[..., None]] = {
 }
 
 
-async def _meant(engine: Engine, which: str) -> list[Listed]:
-    """The newest instance that a name stands for, also one that is gone."""
-    found = [*await engine.workers.listed(), *await engine.workers.listed(gone=True)]
-    return [max(_named(found, which), key=lambda one: one.since)]
-
-
-async def _addressed(engine: Engine, which: str | None, verb: Verb) -> list[Listed]:
-    """Whom a wish is about: one by its id, or all in slots of that name, or just all workers."""
+async def _meant(engine: Engine, which: str | None, *, gone: bool = False) -> list[Listed]:
+    """The instances that a name stands for: one by its id, or all in slots of that name."""
     found = await engine.workers.listed()
-    if verb in (Verb.START, Verb.RESTART):
-        found += _down(found, await engine.workers.listed(gone=True))
-    return [one for one in found if _is_kept(one)] if which is None else _named(found, which)
-
-
-def _down(alive: Sequence[Listed], gone: Sequence[Listed]) -> list[Listed]:
-    """Slots that are empty, by their last instance; whoever keeps them still lives."""
-    keepers, filled = {one.supervisor for one in alive}, set(map(_place, alive))
-    last = {_place(one): one for one in sorted(gone, key=lambda one: one.since)}
-    return [one for at, one in last.items() if at not in filled and one.supervisor in keepers]
-
-
-def _named(found: Sequence[Listed], which: str) -> list[Listed]:
-    named = [one for one in found if one.id.startswith(which) or _slot(one) == which]
-    if not named:
+    if gone:
+        found += await engine.workers.listed(gone=True)
+    if which is None:
+        return [one for one in found if _is_kept(one)]
+    meant = [one for one in found if one.id.startswith(which) or _slot(one) == which]
+    if gone and meant:
+        meant = [max(meant, key=lambda one: one.since)]
+    if not meant:
         raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
-    return named
+    return meant
 
 
 def _is_kept(one: Listed) -> bool:
     """Whether it is a worker process of a fleet, and not a part of the supervisor itself."""
-    return _slot(one).startswith("worker-")
-
-
-def _place(one: Listed) -> tuple[str, str]:
-    return one.supervisor, _slot(one)
+    return one.row is not None and one.row.who is not None and not one.row.who.embedded
 
 
 def _once_per_slot(meant: Sequence[Listed]) -> list[Listed]:
-    return list({_place(one): one for one in meant}.values())
+    return list({(_supervisor(one), _slot(one)): one for one in meant}.values())
 
 
 def _who(one: Listed) -> Any:
@@ -238,6 +220,10 @@ def _slot(one: Listed) -> str:
         return one.instance.slot
     who = _who(one)
     return "" if who is None else "embedded" if who.embedded else str(who.slot)
+
+
+def _supervisor(one: Listed) -> str:
+    return str(getattr(_who(one), "supervisor", ""))
 
 
 def _host(one: Listed) -> str:
@@ -252,14 +238,6 @@ def _state(one: Listed) -> Text:
         return cell(one.state)
 
 
-def _held(one: Listed) -> Text:
-    """Its state, and what keeps it there until when."""
-    held = one.instance
-    if held is None or held.governor is None or held.due_at is None or held.state != "pending":
-        return _state(one)
-    return _state(one).append(f" ({held.governor} until {at(held.due_at)})")
-
-
 def _row(one: Listed) -> tuple[Text, ...]:
     who = _who(one)
     pid = one.instance.pid if one.instance else None
@@ -269,7 +247,7 @@ def _row(one: Listed) -> tuple[Text, ...]:
     queues = ", ".join(who.queues or ()) if who else ""
     return (
         *map(cell, (one.id, _slot(one), _host(one), pid)),
-        _held(one),
+        _state(one),
         *map(cell, (at(one.since), beat, queues)),
     )
 
@@ -278,7 +256,7 @@ def _data(one: Listed) -> dict[str, Any]:
     return {
         "id": one.id,
         "slot": _slot(one),
-        "supervisor": one.supervisor,
+        "supervisor": _supervisor(one),
         "host": _host(one),
         "state": one.state,
         "since": at(one.since),

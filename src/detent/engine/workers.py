@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from detent.errors import BadHistory
 from detent.lifecycle import worker as w
@@ -33,7 +32,6 @@ class Listed(msgspec.Struct, frozen=True):
 
     `row` is what it said of itself when it was last heard of; `instance` what its history leads to.
     Either may be missing: one without a supervisor has no history, one that is starting no row.
-    `supervisor` is who answers for it, as far as that is known.
     """
 
     id: str
@@ -41,7 +39,6 @@ class Listed(msgspec.Struct, frozen=True):
     since: int
     row: WorkerRow | None = None
     instance: w.Instance | None = None
-    supervisor: str = ""
 
     @property
     def is_gone(self) -> bool:
@@ -73,15 +70,7 @@ class Workers:
         rows = {row.id: row for row in await self._store.workers(_PAGE, gone=gone)}
         lives = {one.id: one for one in await self._found(slot)}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
-        told = [one for one in found if one.is_gone is gone and _is_of(one, slot)]
-        return told if gone else [await self._answered_for(one) for one in told]
-
-    async def _answered_for(self, one: Listed) -> Listed:
-        """One that never claimed has said nothing of itself: whoever made it is in its history."""
-        if one.supervisor or one.instance is None:
-            return one
-        events = await self._store.history((one.instance.tenant, one.id))
-        return replace(one, supervisor=events[0].actor_id) if events else one
+        return [one for one in found if one.is_gone is gone and _is_of(one, slot)]
 
     async def history(self, instance: str, tenant: str = "") -> Sequence[Event]:
         """What happened to one instance, oldest first."""
@@ -152,14 +141,12 @@ def _bad(event: Event, why: str) -> BadHistory:
 
 
 def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
-    keeper = "" if row is None or row.who is None else row.who.supervisor
     if instance is not None:
-        return Listed(instance.id, instance.status, instance.state_at, row, instance, keeper)
+        return Listed(instance.id, instance.status, instance.state_at, row, instance)
     if row is None:
         raise LookupError
     since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
-    state = "Gone" if row.lost else row.state.capitalize() or "Alive"
-    return Listed(row.id, state, since, row, supervisor=keeper)
+    return Listed(row.id, "Gone" if row.lost else row.state.capitalize() or "Alive", since, row)
 
 
 def _is_of(one: Listed, slot: str | None) -> bool:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from detent import Handle, stores
+from detent.host import children, members
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
-from detent.runtime.process.identity import children, members
 from tests.fleet.diaries import judge_diary, runs_of
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 from tools.postgres import QUICK, Server
 
 pytestmark = pytest.mark.slow

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from detent import Handle
+from detent.host import children, pids
 from detent.lifecycle.event import Event
-from detent.runtime.process.identity import children, pids
 from detent.runtime.supervisor.journal import Journal
 from tests.fleet.diaries import judge_diary
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 OPTIONS = ("--workers", "2", "--slots", "6", "--sync-slots", "4", "--grace", "10s")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from detent.runtime.process.identity import children, is_alive, start_time
-from tests.fleet.yard import eventually
+from detent.host import children, is_alive, start_time
+from tests.waiting import eventually
 
 
 def demo(folder: Path, *options: str) -> subprocess.Popen[str]:

@@ -8,8 +8,9 @@ import sqlite3
 
 import pytest
 
-from detent.runtime.process.identity import name_of
-from tests.fleet.yard import Yard, eventually
+from detent.host import name_of
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 
 @pytest.mark.slow

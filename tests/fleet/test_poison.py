@@ -8,7 +8,8 @@ import pytest
 
 from detent import Handle
 from detent.stores.api import Failure
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 DEADLY = {"segfault": '"signal":11', "leave": '"code":3', "hoard": '"signal":6'}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Event
 
 from detent.app.fleet.proof import Proof
-from tests.fleet.yard import eventually
+from tests.waiting import eventually
 
 
 class Clock:

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.fleet.yard import Yard, eventually
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 
 @pytest.mark.slow

@@ -6,35 +6,23 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from detent import Detent, Handle
 from detent.engine.workers import Listed
+from detent.host import name_of, pids, state_of
 from detent.lifecycle.event import Event
-from detent.runtime.process.identity import name_of, pids, state_of
 from detent.stores.api import Fed
+from tests.waiting import eventually
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
 _HERE = Path(__file__).parent
 _MARK = "DETENT_TEST_YARD"
-
-
-def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENCE_S) -> T:
-    """What it answers, as soon as that is something."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"in vain: {why or look}"
-        threading.Event().wait(0.03)
 
 
 def slot_of(one: Listed) -> str:

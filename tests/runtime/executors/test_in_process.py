@@ -21,7 +21,8 @@ from detent.runtime.executors.capture import Capture, Splitter
 from detent.runtime.executors.means import Kind
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
-from tests.runtime.executors.desk import Desk, lines, opened, until
+from tests.runtime.executors.desk import Desk, lines, opened
+from tests.waiting import until
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -22,6 +22,7 @@ from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
 from detent.engine.engine import Engine
+from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
@@ -120,7 +121,7 @@ class Fleet:
     # --- how it is made -------------------------------------------------------------------------
 
     def _supervisor(self, engine: Engine) -> Supervisor:
-        tree = Tree(self.journal, name=f"fleet {self.id}")
+        tree = Tree(self.journal, name=f"{FLEET}{self.id}")
         specs = [*self._keepers(engine), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())

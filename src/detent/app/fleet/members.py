@@ -157,7 +157,7 @@ class Members:
         settings = self._orders.told.settings
         return Who(
             supervisor=self._supervisor,
-            process=process_of(born.pid),
+            process=process_of(born.pid, born.process_at),
             keeper=here(),
             started_at=0,
             slot=handover.slot,

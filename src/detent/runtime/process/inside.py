@@ -18,8 +18,8 @@ from collections.abc import Callable, MutableMapping
 from typing import Final
 
 from detent.errors import ChannelBroken
+from detent.host import members, signal_member
 from detent.runtime.process.frames import Frames, Message, frame
-from detent.runtime.process.identity import members, signal_member
 
 __all__ = ["CHANNEL_FD", "DUMP_FD", "Inside", "end_session"]
 

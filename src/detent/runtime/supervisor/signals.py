@@ -115,6 +115,7 @@ class Signals:
         self.taps = Taps(rules)
         self.cancelled = asyncio.Event()
         """Set when the process is to end."""
+        self.is_forced = False
         self._metrics = metrics or NoMetrics()
         self._force = force
         self._reload = reload
@@ -182,6 +183,7 @@ class Signals:
 
     async def _forced(self) -> None:
         """Every worker's session first, then this process."""
+        self.is_forced = True
         _LOG.error("forced: killing all workers, then exiting")
         self._count("force_exit_triggered_total")
         killing = asyncio.ensure_future(self._force())

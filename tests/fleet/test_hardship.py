@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 
@@ -61,6 +62,21 @@ def test_operators_are_heard_during_a_drain(yard: Yard) -> None:
     yard.detent("workers", "stop", "worker-1", "--grace", "4s")
     assert fleet.wait(60) == 0, yard.log(fleet)
     assert [event.name for event in job.history()][-2:] == ["hand_back", "due"]
+
+
+@pytest.mark.slow
+def test_a_signal_of_somebody_else_drains_a_worker_and_is_seen(yard: Yard) -> None:
+    job = yard.enqueue("until", "go")
+    yard.start()
+    [pid] = eventually(lambda: yard.begun("go"))
+    os.kill(pid, signal.SIGTERM)
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    eventually(lambda: yard.states(gone=True) == {"worker-1": "Stopped"})
+    [gone] = yard.workers(gone=True)
+    assert gone.instance is not None
+    assert gone.instance.cause == "external_signal"
+    eventually(lambda: yard.pids_of("worker-1") not in ([], [pid]), "the slot is filled again")
 
 
 @pytest.mark.slow

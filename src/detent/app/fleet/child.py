@@ -67,6 +67,8 @@ class Child:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._proof = Proof(_unproven)
         self.exit_code = 0
+        self.was_terminated = False
+        """Whether a signal ended it that did not come from the supervisor."""
 
     async def run(self) -> None:
         """Work until told to stop."""
@@ -169,6 +171,7 @@ class Child:
     def _terminated(self) -> None:
         """A signal. The supervisor says on the channel how long there is; others say nothing."""
         if self._ending is None:
+            self.was_terminated = True
             self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:
@@ -262,6 +265,10 @@ def main() -> int:
         return 1
     app.close()
     inside.leave()
+    if child is not None and child.was_terminated:
+        # It dies of the signal that ended it, so that whoever looks sees that.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
     return 0 if child is None else child.exit_code
 
 

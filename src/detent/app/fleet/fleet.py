@@ -217,7 +217,8 @@ class Fleet:
     def _relieve(self, instance: str) -> None:
         """Too much of it is stuck: another takes its place, as soon as that one is ready."""
         for live, slot in tuple(self.supervisor.lives.items()):
-            if live.id == instance and slot.live is live and not slot.busy.locked():
+            is_free = self.supervisor.may_start(slot) and not slot.busy.locked()
+            if live.id == instance and slot.live is live and is_free:
                 live.note("recycled", "stuck")
                 work = swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
                 self.supervisor.tasks.run(work, f"relieving {instance}")

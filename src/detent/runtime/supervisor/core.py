@@ -202,8 +202,8 @@ class Core:
         while not live.done.done():
             try:
                 await stop(live, self.tasks, grace_s, cause=cause)
-            except BadJournal:
-                _LOG.exception("the stop of %s cannot be written down yet", live.id)
+            except BadJournal as error:
+                _LOG.error("the stop of %s cannot be written down yet: %s", live.id, error)
                 await self.tree.clock.sleep(_RETRY_S)
 
     # --- what starting tells us ---------------------------------------------------------------

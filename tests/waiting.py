@@ -28,9 +28,9 @@ async def until(look: Callable[[], Any], why: str = "") -> Any:
             await asyncio.wait_for(asyncio.Event().wait(), _PAUSE_S)
 
 
-def eventually(look: Callable[[], T], why: str = "") -> T:
+def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENCE_S) -> T:
     """The same, where there is no loop."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"in vain: {why or look}"
         threading.Event().wait(_PAUSE_S)

@@ -10,7 +10,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -68,7 +68,9 @@ async def _run(orders: Orders, *, once: bool) -> int:
     console.print(f"The store is {orders.told.url}; it is gone when this ends.")
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force) as signals:
-        async with started(fleet):
+        async with AsyncExitStack() as stack:
+            if not await started(fleet, stack, signals):
+                return 0
             if orders.web is not None:
                 console.print(f"It is served at {orders.web.url}/ojs/v1/jobs meanwhile.")
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()

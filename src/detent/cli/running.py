@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,6 +22,7 @@ from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.fleetview import FleetView
 from detent.cli.output import errors_end, stdout_is_terminal
+from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
@@ -140,10 +141,24 @@ class Life(Bundle):
         )
 
 
+@dataclass(frozen=True)
+class Site(Bundle):
+    """Where the server listens, if there is one."""
+
+    host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = Web().port
+    server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
+
+    @property
+    def web(self) -> Web | None:
+        """The same as the fleet takes it."""
+        return Web(host=self.host, port=self.port) if self.server else None
+
+
 @expanded
 def worker(program: Program, crew: Crew, life: Life) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, crew.orders(program, life), view=False)
+    _run(program, lambda: crew.orders(program, life), view=False)
 
 
 @expanded
@@ -151,16 +166,17 @@ def up(
     program: Program,
     crew: Crew,
     life: Life,
+    site: Site,
     reload: Annotated[
         bool,
         typer.Option("--reload", help="Start workers anew when a file of the program changes."),
     ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, crew.orders(program, life), view=True, reload=reload)
+    _run(program, lambda: crew.orders(program, life, site.web), view=True, reload=reload)
 
 
-def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> None:
+def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
     is_shown = view and stdout_is_terminal()
     logging.basicConfig(
         level=logging.WARNING if is_shown else logging.INFO,
@@ -168,6 +184,7 @@ def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> N
         stream=sys.stderr,
     )
     with errors_end():
+        orders = told()
         app = load(program)
         app.move_to(orders.told.url)
     with errors_end(lambda _: 1):
@@ -186,20 +203,25 @@ async def serve(
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
-        async with started(fleet):
-            _log.info("%d workers run the jobs of %s", orders.workers, orders.told.reference)
+        async with AsyncExitStack() as stack:
+            if not await started(fleet, stack, signals):
+                return 0
+            _log.info(
+                "%d workers run the jobs of %s, which are kept in %s",
+                orders.workers,
+                orders.told.reference,
+                shown_url(app.connection.url),
+            )
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
-                await signals.cancelled.wait()
-                await signals.shut_down(fleet.stop())
+                await signals.unless_cancelled(fleet.wait())
+                # Until the grace is over, jobs that still run are no reason to worry.
+                await signals.shut_down(fleet.stop(), orders.grace_s)
     return int(signals.is_forced)
 
 
-@asynccontextmanager
-async def started(fleet: Fleet) -> AsyncIterator[None]:
-    """A fleet that is up; one that cannot be started ends the command with 2."""
-    async with AsyncExitStack() as stack:
-        with errors_end():
-            await stack.enter_async_context(fleet)
-        yield
+async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:
+    """Whether it is up, or was called off; one that cannot be started ends the command with 2."""
+    with errors_end():
+        return await signals.unless_cancelled(stack.enter_async_context(fleet))

@@ -209,6 +209,18 @@ def test_a_child_that_leads_no_session_kills_only_itself(last: bytes) -> None:
             assert one.wait() == -9
 
 
+async def test_what_is_heard_at_once_needs_no_loop() -> None:
+    inside, ours = joined()
+    heard: list[Message] = []
+    with ours:
+        ours.sendall(frame({"kind": "news", "number": 1}))
+        await until(lambda: inside._early)  # noqa: SLF001
+        inside.hear_at_once("news", heard.append)
+        ours.sendall(frame({"kind": "news", "number": 2}))
+        await until(lambda: [one["number"] for one in heard] == [1, 2])
+        inside.leave()
+
+
 def test_the_childs_half_needs_nothing_but_the_standard_library() -> None:
     code = LIGHT + "import json; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(say(code)[0])

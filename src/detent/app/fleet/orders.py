@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ __all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
 GRACE_S: Final = 30.0
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,9 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
         if not 1 <= self.workers <= WORKERS_MAX:
             why = f"workers is how many worker processes there are: from 1 to {WORKERS_MAX}"
             raise BadOption(why, option="workers", value=self.workers)
+        if not _NAME.fullmatch(self.name):
+            why = "name is the name of a folder: letters, digits, '_', '.' and '-', at most 64"
+            raise BadOption(why, option="name", value=self.name[:100])
 
     @property
     def folder(self) -> Path:

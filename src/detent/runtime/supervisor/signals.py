@@ -156,10 +156,25 @@ class Signals:
         self._count("signals_total", signal="SIGHUP")
         self._run(self._reloaded())
 
-    async def shut_down(self, doing: Awaitable[None]) -> None:
+    async def unless_cancelled(self, doing: Awaitable[object]) -> bool:
+        """Whether it came to its end; if the process is to end before that, it is called off."""
+        work = asyncio.ensure_future(doing)
+        told = asyncio.ensure_future(self.cancelled.wait())
+        try:
+            await asyncio.wait([work, told], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            if not work.done():
+                work.cancel()
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.result()
+        return not work.cancelled()
+
+    async def shut_down(self, doing: Awaitable[None], stacks_s: float = _STACKS_S) -> None:
         """Await the end of everything, then the hooks; what takes long is shown where it stands."""
         ending = asyncio.ensure_future(doing)
-        if not await done_within(self.clock, _STACKS_S, ending):
+        if not await done_within(self.clock, stacks_s, ending):
             _LOG.warning("still stopping; the tasks stand here:\n%s", _stacks())
         try:
             await ending

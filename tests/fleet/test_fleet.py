@@ -8,6 +8,8 @@ import signal
 
 import pytest
 
+from detent.engine.processes import process_of
+from detent.host import is_alive
 from tests.fleet.yard import Yard
 from tests.waiting import eventually
 
@@ -20,6 +22,13 @@ def test_jobs_are_run_and_everything_ends_when_it_is_told_to(yard: Yard) -> None
     handles = [yard.enqueue("quick", number) for number in range(50)]
     fleet = yard.start("--workers", "2")
     assert [handle.result(timeout=30) for handle in handles] == list(range(50))
+    for one in yard.workers():
+        assert one.row is not None
+        assert one.row.who is not None
+        assert one.instance is not None
+        born = (one.instance.pid or 0, one.instance.process_at or 0)
+        assert one.row.who.process == process_of(*born), "row and journal mean the same process"
+        assert is_alive(*born)
     fleet.send_signal(signal.SIGTERM)
     assert fleet.wait(30) == 0, yard.log(fleet)
     assert yard.processes() == []

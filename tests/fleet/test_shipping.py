@@ -12,7 +12,7 @@ from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
-from tests.runtime.process.yard import until
+from tests.waiting import until
 
 
 async def _forever(_: Work) -> None:

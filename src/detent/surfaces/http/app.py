@@ -112,7 +112,7 @@ class WebApp:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        path, key = split_key(scope["path"])
+        path, key = split_key(_path(scope))
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
         surface = self._surface(path)
@@ -177,6 +177,12 @@ class WebApp:
             await self._surface(path).socket(socket, who)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent: a slash that is escaped is no end of a part."""
+    raw: bytes | None = scope.get("raw_path")
+    return str(scope["path"]) if raw is None else raw.decode("latin-1")
 
 
 async def _send(

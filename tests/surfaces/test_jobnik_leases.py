@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 
 from detent import Detent, stages, stores
 from detent.engine.access import Scope
 from detent.engine.engine import Engine
+from detent.engine.keeping import name_in
 from detent.engine.verify import Verification
-from detent.lifecycle.event import Event
+from detent.lifecycle.event import By, Event
+from detent.lifecycle.machine import Actor
+from detent.stores.api import Record
 from detent.surfaces.http.exchange import Settings
+from detent.surfaces.jobnik.keeping import KIND, StageKept, written
 from tests.surfaces.jobnik import Jobnik, fresh, problem
 from tests.surfaces.server import Running, eventually, running
 
@@ -120,11 +126,9 @@ async def lived(engine: Engine, workflow: str) -> list[list[tuple[Any, ...]]]:
     [flow] = await engine.store.flows([("", workflow)])
     assert flow is not None
     jobs = [
-        one.job.id
-        for step in flow.steps.values()
-        for one in await engine.workflows.results_of(("", workflow), step.id.split("/", 1)[1])
-        for one in await engine.store.get([("", one.job_id)])
-        if one is not None
+        one.job_id
+        for step in flow.steps
+        for one in await engine.workflows.results_of(("", workflow), name_in(workflow, step))
     ]
     names = [workflow, *flow.steps, *jobs]
     return [list(moves(await engine.store.history(("", name)))) for name in names]
@@ -175,6 +179,52 @@ def test_nothing_that_is_stored_contradicts_the_histories(short: Jobnik, url: st
         return [one async for one in Verification(engine.store).findings()]
 
     assert on(url, sound) == []
+
+
+def test_an_operator_puts_a_gate_before_a_stage_that_runs(short: Jobnik, url: str) -> None:
+    type_, job = fresh(), short.job()
+    stage = short.stage(job, type_)
+    [first, _] = short.tasks(stage, 2)
+    short.tasks(short.stage(job, type_))
+    short.take(type_)
+    name, by = f"{type_} {stage}", By(Actor.USER, "ada")
+    on(url, lambda engine: engine.workflows.wait(("", job), name, by, "not yet"))
+    assert short.states(job) == ("IN_PROGRESS", ["WAITING", "CREATED"])
+    short.nothing(type_)
+    # What runs may report; what follows from it waits for the release.
+    assert short.tell(first, "FAILED").ok()["status"] == "FAILED"
+    assert short.states(job) == ("IN_PROGRESS", ["WAITING", "CREATED"])
+    short.release(stage).ok()
+    assert short.states(job) == ("FAILED", ["FAILED", "CREATED"])
+
+
+def test_a_job_of_more_tasks_than_one_commit_holds_is_deleted_too(short: Jobnik) -> None:
+    type_, job = fresh(), short.job()
+    stage = short.stage(job, type_)
+    tasks = [*short.tasks(stage, 600), *short.tasks(stage, 600)]
+    short.steer(job, "ABORTED").ok()
+    short.ask("DELETE", f"/jobs/{job}").ok()
+    assert short.get(f"/tasks?stage_type={type_}") == []
+    problem(short.ask("GET", f"/tasks/{tasks[0]}"), 404, "TASK_NOT_FOUND")
+    problem(short.ask("GET", f"/stages/{stage}"), 404, "STAGE_NOT_FOUND")
+
+
+def test_what_is_kept_of_a_stage_goes_when_its_workflow_is_gone(short: Jobnik, url: str) -> None:
+    gone, there = "00000000-0000-7000-8000-000000000001", short.stage(short.job(), fresh())
+
+    async def kept(engine: Engine) -> list[Record | None]:
+        return list(await engine.store.record([(KIND, "", gone), (KIND, "", there)]))
+
+    async def wake(engine: Engine) -> None:
+        lost = StageKept(job=gone, type="t", data=Raw(b"{}"))
+        [_, found] = await kept(engine)
+        assert found is not None
+        for record in (written(lost, ("", gone), 1, 0), replace(found, version=2, wake_at=1)):
+            assert await engine.put(replace(record, wake_at=1))
+
+    on(url, wake)
+    eventually(lambda: on(url, kept)[0] is None)
+    assert short.get(f"/stages/{there}")["id"] == there
 
 
 # --- who may call -------------------------------------------------------------------------------

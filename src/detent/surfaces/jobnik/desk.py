@@ -152,16 +152,20 @@ class Desk:
         step = None if job is None else job.flow.steps.get(kept.step(name))
         return None if job is None or step is None else FoundStage(job, step, record, kept)
 
-    async def stages_in(self, job: FoundJob) -> list[FoundStage]:
-        """The stages of a job, in their order."""
-        steps, tenant = tuple(job.flow.steps.values()), job.flow.workflow.tenant
-        keys = [(KIND, tenant, stage_of(step)) for step in steps]
-        records = await self.engine.store.record(keys) if keys else []
-        return [
-            FoundStage(job, step, record, stage_kept(record))
-            for step, record in zip(steps, records, strict=True)
-            if record is not None
-        ]
+    async def stages_in(self, *jobs: FoundJob) -> list[FoundStage]:
+        """The stages of these jobs, job by job and in their order."""
+        steps = [(job, step) for job in jobs for step in job.flow.steps.values()]
+        found: list[FoundStage] = []
+        for first in range(0, len(steps), PAGE):
+            some = steps[first : first + PAGE]
+            keys = [(KIND, step.tenant, stage_of(step)) for _, step in some]
+            records = await self.engine.store.record(keys)
+            found += [
+                FoundStage(job, step, record, stage_kept(record))
+                for (job, step), record in zip(some, records, strict=True)
+                if record is not None
+            ]
+        return found
 
     async def stages_shown(
         self, stages: Iterable[FoundStage], *, with_tasks: bool = False

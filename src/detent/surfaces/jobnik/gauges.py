@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from detent.lifecycle.views.jobnik import STAGE_WORDS, SUMMARY_KEYS, WORKFLOW_WORDS
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.jobnik.desk import Desk
-from detent.surfaces.jobnik.showing import FoundJob, summary_of
+from detent.surfaces.jobnik.desk import Desk, FoundStage
+from detent.surfaces.jobnik.showing import summary_of
 
 __all__ = ["Gauges"]
 
@@ -35,20 +35,21 @@ class Gauges:
         counts: _Counts = {name: Counter() for name in _NAMES}
         for word in WORKFLOW_WORDS.values():
             counts["jobnik_jobs_by_status"][word,] = 0
-        for job in await self._desk.all_jobs(self._desk.tenant(call)):
-            await self._count(job, counts)
+        jobs = await self._desk.all_jobs(self._desk.tenant(call))
+        for job in jobs:
+            counts["jobnik_jobs_by_status"][job.status,] += 1
+        for stage in await self._desk.stages_in(*jobs):
+            _count(stage, counts)
         return Reply(200, _told(counts), "text/plain")
 
-    async def _count(self, job: FoundJob, counts: _Counts) -> None:
-        counts["jobnik_jobs_by_status"][job.status,] += 1
-        for stage in await self._desk.stages_in(job):
-            type_ = stage.kept.type
-            counts["jobnik_stages_by_status"][STAGE_WORDS[stage.step.state], type_] += 1
-            summary = summary_of(stage.tally)
-            for word, key in SUMMARY_KEYS.items():
-                counts["jobnik_tasks_by_status"][word, type_] += summary[key]
-                labels = (type_, _spelled(job.kept.priority), _spelled(word))
-                counts["jobnik_tasks_count"][labels] += summary[key]
+
+def _count(stage: FoundStage, counts: _Counts) -> None:
+    type_, summary = stage.kept.type, summary_of(stage.tally)
+    counts["jobnik_stages_by_status"][STAGE_WORDS[stage.step.state], type_] += 1
+    for word, key in SUMMARY_KEYS.items():
+        counts["jobnik_tasks_by_status"][word, type_] += summary[key]
+        labels = (type_, _spelled(stage.job.kept.priority), _spelled(word))
+        counts["jobnik_tasks_count"][labels] += summary[key]
 
 
 def _told(counts: Mapping[str, Mapping[tuple[str, ...], int]]) -> bytes:

@@ -31,7 +31,7 @@ from detent.surfaces.jobnik.checking import (
 from detent.surfaces.jobnik.desk import PAGES, TRIES_MAX, Desk, FoundStage, paged
 from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
 from detent.surfaces.jobnik.jobs import TRACE
-from detent.surfaces.jobnik.keeping import KIND, StageKept, stage_kept, trace_of, written
+from detent.surfaces.jobnik.keeping import StageKept, stage_kept, trace_of, written
 from detent.surfaces.jobnik.showing import stage_shown, summary_of
 
 __all__ = ["Stages"]
@@ -98,14 +98,13 @@ class Stages:
         query = query_of(call, _LIST)
         tenant = self._desk.tenant(call)
         if "job_id" in query:
-            jobs = await self._desk.jobs_of([(tenant, query["job_id"])])
+            found = await self._desk.jobs_of([(tenant, query["job_id"])])
+            jobs = [one for one in found if one is not None]
         else:
-            jobs = [*await self._desk.all_jobs(tenant)]
+            jobs = await self._desk.all_jobs(tenant)
         stages = [
             one
-            for job in jobs
-            if job is not None
-            for one in await self._desk.stages_in(job)
+            for one in await self._desk.stages_in(*jobs)
             if query.get("stage_type", one.kept.type) == one.kept.type
             and query.get("stage_operation_status", _word(one)) == _word(one)
         ]
@@ -174,7 +173,3 @@ def _not_added(refusal: Refusal) -> Problem:
 
 def _word(stage: FoundStage) -> str:
     return STAGE_WORDS[stage.step.state]
-
-
-STAGE = KIND
-"""The kind of the small records that `answer` is asked about."""

@@ -158,6 +158,8 @@ def test_traces_are_kept_as_given_or_taken_from_the_request(jobnik: Jobnik) -> N
         assert (alone["traceparent"], "tracestate" in alone) == (ZEROS, False)
         [asked] = post(path, ask=1)
         assert (asked["traceparent"], asked["tracestate"]) == (PARENT, "a=1,b=2")
+        [empty] = post(path, traceparent=PARENT, tracestate="")
+        assert (empty["traceparent"], "tracestate" in empty) == (PARENT, False)
         [both] = post(path, ask=1, traceparent=ZEROS)
         assert (both["traceparent"], "tracestate" in both) == (ZEROS, False)
         for field, bad in (
@@ -181,6 +183,9 @@ def test_a_type_may_hold_anything_and_is_met_exactly(jobnik: Jobnik) -> None:
     jobnik.nothing("x" * 50)
     problem(jobnik.ask("PATCH", f"/stages/{'x' * 51}/tasks/dequeue"), 400, "VALIDATION_ERROR")
     assert jobnik.stage(job, "")
+    for odd in ("%00", "%FF", "%ED%A0%80"):
+        jobnik.nothing(odd)
+        assert jobnik.get(f"/tasks?stage_type={odd}") == []
     # A body of a dequeue is ignored, and so is one of another type.
     ignored = jobnik.ask("PATCH", "/stages/nobody/tasks/dequeue", b"{", Content_Type="text/plain")
     problem(ignored, 404, "TASK_NOT_FOUND")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from msgspec import Raw
 from msgspec.structs import replace
 
 from detent import Detent, stages, stores
+from detent.cli.serve import leases
 from detent.engine.access import Scope
 from detent.engine.engine import Engine
 from detent.engine.keeping import name_in
@@ -99,6 +101,14 @@ def test_the_usual_lease_is_half_an_hour(short: Jobnik, url: str) -> None:
         return None if stored is None else stored.job.lease_us
 
     assert on(url, lease) == 1_800_000_000
+
+
+def test_how_leases_are_told_to_the_command() -> None:
+    assert leases(["a=b=2.5", "c=1", "c=3"]) == (1_800.0, {"a=b": 2.5, "c": 3.0})
+    assert leases(["60"]) == (60.0, {})
+    for bad in ("a=", "a", "0", "a=-1", "a=nan", "99999999"):
+        with pytest.raises(typer.BadParameter):
+            leases([bad])
 
 
 def test_a_task_is_a_job_of_open_job_spec_too(short: Jobnik) -> None:
@@ -236,6 +246,7 @@ def test_keys_for_clients_that_can_set_nothing_but_an_address(tmp_path: Path) ->
     def key(*scopes: Scope, **more: Any) -> str:
         return str(on(url, lambda engine: engine.access.create(scopes, **more))[1])
 
+    other = key(Scope.ADMIN, tenants=("acme",))
     maker, worker = key(Scope.PRODUCE, Scope.READ), key(Scope.WORK, Scope.READ, queues=("mine*",))
     basic = base64.b64encode(f"any:{maker}".encode()).decode()
     with running(url, Settings()) as server:
@@ -257,5 +268,11 @@ def test_keys_for_clients_that_can_set_nothing_but_an_address(tmp_path: Path) ->
         assert hand.take("mine%2F1") == task
         assert hand.ask("PATCH", f"/tasks/{task}/user-metadata", {"a": 1}).status == 200
         assert hand.tell(task, "COMPLETED").status == 200
-        for one in (stranger, user, again, hand):
+        foreign = Jobnik(server.port, f"/k/{other}")
+        assert foreign.get("/jobs") == []
+        for path in (f"/jobs/{job}", f"/stages/{stage}", f"/tasks/{task}"):
+            assert foreign.ask("GET", path).status == 404
+        assert [one["id"] for one in user.get("/jobs")] != [foreign.job()]
+        assert len(foreign.get("/jobs")) == 1
+        for one in (stranger, user, again, hand, foreign):
             one.close()

@@ -12,7 +12,7 @@ from detent.cli.bundles import expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
 
-__all__ = ["serve"]
+__all__ = ["leases", "serve"]
 
 _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
@@ -56,10 +56,10 @@ def serve(  # noqa: PLR0913 - one parameter per option
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()
 
-    usual, leases = _leases(jobnik_lease or ())
+    usual, by_type = leases(jobnik_lease or ())
     settings = Settings(
         jobnik_lease_s=usual,
-        jobnik_leases_s=leases,
+        jobnik_leases_s=by_type,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,
@@ -76,7 +76,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs)
 
 
-def _leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:
+def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:
     """The usual length in seconds, and those of stage types; the last word counts."""
     found: dict[str, float] = {}
     for one in told:

@@ -33,9 +33,8 @@ __all__ = [
 KIND: Final = "jobnik-stage"
 NO_TRACE: Final = f"00-{'0' * 32}-{'0' * 16}-00"
 TRACEPARENT: Final = re.compile(r"[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}", re.ASCII)
-TRACESTATE: Final = re.compile(
-    r"[a-z0-9_*/@-]+=[^,=\x00-\x1f]+(?:,[a-z0-9_*/@-]+=[^,=\x00-\x1f]+)*", re.ASCII
-)
+_MEMBER: Final = r"[ \t]*[a-z0-9_*/@-]+=[^,=\x00-\x1f]+"
+TRACESTATE: Final = re.compile(rf"(?:{_MEMBER}(?:,{_MEMBER})*)?", re.ASCII)
 TRACESTATE_MAX: Final = 512
 _UUID_CHARS: Final = 36
 _UNTYPED: Final = "a Jobnik stage without a type, which nobody can ask for"
@@ -136,9 +135,10 @@ def written(kept: Any, key: Key, version: int, now: int) -> Record:
 def trace_of(call: Call, fields: dict[str, Any]) -> dict[str, Any]:
     """The trace that was given, or else that of the request; a tracestate alone is dropped."""
     if "traceparent" in fields:
-        return {name: fields.get(name) for name in ("traceparent", "tracestate")}
-    parent, state = call.header("traceparent") or "", call.header("tracestate")
+        state = fields.get("tracestate") or None
+        return {"traceparent": fields["traceparent"], "tracestate": state}
+    parent, state = call.header("traceparent") or "", call.header("tracestate") or ""
     if TRACEPARENT.fullmatch(parent) is None:
         return {}
-    is_sound = state is not None and len(state) <= TRACESTATE_MAX and TRACESTATE.fullmatch(state)
-    return {"traceparent": parent, "tracestate": state if is_sound else None}
+    is_sound = len(state) <= TRACESTATE_MAX and TRACESTATE.fullmatch(state) is not None
+    return {"traceparent": parent, "tracestate": state if state and is_sound else None}

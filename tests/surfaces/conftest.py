@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,8 +20,11 @@ def server(
     """A server in test mode."""
     folder: Path = tmp_path_factory.mktemp("server")
     url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
-    with running(url) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        # A database that is no file has no key beside it.
+        patch.setenv("DETENT_SECRET_KEY", base64.b64encode(bytes(32)).decode())
+        with running(url) as found:
+            yield found
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
 from detent.engine.workers import Workers
 from detent.engine.workflows import Workflows
-from detent.errors import StoreError
+from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Committed, Own, Record, Store, Unit, Want
+from detent.stores.api import Claimed, Committed, Own, Record, StaleRecord, Store, Unit, Want
 
 __all__ = ["Engine"]
 
@@ -122,7 +122,9 @@ class Engine:
     async def put(self, record: Record) -> bool:
         """Keep a small record of a surface; false if it has moved on since it was read."""
         [outcome] = await self._apart.commit([Unit(self.identity.id(), puts=(record,))])
-        return isinstance(outcome, Committed | Own)
+        if not isinstance(outcome, Committed | Own | StaleRecord):
+            raise Unstorable(f"{record.kind} {record.id} cannot be stored: {outcome}")
+        return not isinstance(outcome, StaleRecord)
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -19,6 +20,11 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+@lru_cache(1_000)
+def _wire_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +70,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The value of a header; of several the last."""
-        found = self.headers.get(name.lower().encode("latin-1"))
+        found = self.headers.get(_wire_name(name))
         return None if found is None else found.decode("latin-1")
 
     @property

@@ -257,7 +257,8 @@ def test_keys_for_clients_that_can_set_nothing_but_an_address(tmp_path: Path) ->
         job = user.job()
         stage = user.stage(job, "mine/1")
         [task] = user.tasks(stage)
-        user.tasks(user.stage(user.job(), "theirs"))
+        hidden = user.stage(user.job(), "theirs")
+        [secret] = user.tasks(hidden)
         again = Jobnik(server.port, Authorization=f"Basic {basic}")
         assert again.get(f"/jobs/{job}")["id"] == job
         problem(user.ask("PATCH", "/stages/mine%2F1/tasks/dequeue"), 403, "UNKNOWN_ERROR")
@@ -265,6 +266,13 @@ def test_keys_for_clients_that_can_set_nothing_but_an_address(tmp_path: Path) ->
         hand = Jobnik(server.port, f"/k/{worker}")
         problem(hand.ask("PATCH", "/stages/theirs/tasks/dequeue"), 403, "UNKNOWN_ERROR")
         problem(hand.ask("POST", "/jobs", {"name": "ab", "data": {}}), 403, "UNKNOWN_ERROR")
+        for path in (f"/stages/{hidden}", f"/stages/{hidden}/tasks", f"/tasks/{secret}"):
+            problem(hand.ask("GET", path), 403, "UNKNOWN_ERROR")
+        assert [one["id"] for one in hand.get("/stages")] == [stage]
+        assert [one["id"] for one in hand.get("/tasks")] == [task]
+        shown = hand.get("/jobs?should_return_stages=true")
+        assert [len(one["stages"]) for one in shown] == [1, 0]
+        assert b"theirs" not in hand.ask("GET", "/service-metrics").text
         assert hand.take("mine%2F1") == task
         assert hand.ask("PATCH", f"/tasks/{task}/user-metadata", {"a": 1}).status == 200
         assert hand.tell(task, "COMPLETED").status == 200

@@ -139,6 +139,7 @@ class Desk:
         found = await self.stage_of(call, id_of(call, "stageId"))
         if found is None:
             raise missing("STAGE")
+        self.need_type(call, found.kept.type)
         return found
 
     async def stage_of(self, call: Call, name: str) -> FoundStage | None:
@@ -167,6 +168,10 @@ class Desk:
             ]
         return found
 
+    def seen_by(self, call: Call, stages: Iterable[FoundStage]) -> list[FoundStage]:
+        """Those of the types that the key is for."""
+        return [one for one in stages if call.who.may_use(one.kept.type)]
+
     async def stages_shown(
         self, stages: Iterable[FoundStage], *, with_tasks: bool = False
     ) -> list[dict[str, Any]]:
@@ -185,6 +190,7 @@ class Desk:
         [found] = await self.engine.store.get([key])
         if found is None or not _is_task(found):
             raise missing("TASK")
+        self.need_type(call, found.job.queue)
         return found
 
     async def tasks_of(self, stage: FoundStage) -> list[Stored]:

@@ -38,7 +38,7 @@ class Gauges:
         jobs = await self._desk.all_jobs(self._desk.tenant(call))
         for job in jobs:
             counts["jobnik_jobs_by_status"][job.status,] += 1
-        for stage in await self._desk.stages_in(*jobs):
+        for stage in self._desk.seen_by(call, await self._desk.stages_in(*jobs)):
             _count(stage, counts)
         return Reply(200, _told(counts), "text/plain")
 

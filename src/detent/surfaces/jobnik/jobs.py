@@ -88,7 +88,7 @@ class Jobs:
         ]
         with_stages = query.get("should_return_stages", False)
         shown = {
-            key_of(one.flow.workflow): await self._shown(one, with_stages=with_stages)
+            key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
             for one in paged(query, jobs)
         }
         return self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
@@ -114,7 +114,7 @@ class Jobs:
         query = query_of(call, _WITH_STAGES)
         found = await self._desk.job(call)
         with_stages = query.get("should_return_stages", False)
-        return self._desk.reply(await self._shown(found, with_stages=with_stages))
+        return self._desk.reply(await self._shown(call, found, with_stages=with_stages))
 
     async def delete(self, call: Call) -> Reply:
         """Delete a job that has ended, with all its stages and tasks."""
@@ -180,10 +180,10 @@ class Jobs:
         if not await self._desk.engine.workflows.annotate(key, changed):
             raise missing("JOB")
 
-    async def _shown(self, job: FoundJob, *, with_stages: bool) -> dict[str, Any]:
+    async def _shown(self, call: Call, job: FoundJob, *, with_stages: bool) -> dict[str, Any]:
         if not with_stages:
             return job_shown(job)
-        stages = await self._desk.stages_in(job)
+        stages = self._desk.seen_by(call, await self._desk.stages_in(job))
         return job_shown(job, await self._desk.stages_shown(stages))
 
 

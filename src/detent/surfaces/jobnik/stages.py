@@ -66,7 +66,8 @@ class Stages:
     async def of_job(self, call: Call) -> Reply:
         """The stages of a job, in their order."""
         query = query_of(call, _WITH_TASKS)
-        stages = await self._desk.stages_in(await self._desk.job(call))
+        found = await self._desk.stages_in(await self._desk.job(call))
+        stages = self._desk.seen_by(call, found)
         with_tasks = query.get("should_return_tasks", False)
         return self._desk.reply(await self._desk.stages_shown(stages, with_tasks=with_tasks))
 
@@ -104,7 +105,7 @@ class Stages:
             jobs = await self._desk.all_jobs(tenant)
         stages = [
             one
-            for one in await self._desk.stages_in(*jobs)
+            for one in self._desk.seen_by(call, await self._desk.stages_in(*jobs))
             if query.get("stage_type", one.kept.type) == one.kept.type
             and query.get("stage_operation_status", _word(one)) == _word(one)
         ]

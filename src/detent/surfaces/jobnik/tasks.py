@@ -98,7 +98,6 @@ class Tasks:
             checked(one, _NEW, ("data",), path=f"{BODY}/{place}") for place, one in enumerate(given)
         ]
         stage = await self._desk.stage(call)
-        self._desk.need_type(call, stage.kept.type)
         asks = [_ask(call, stage, one) for one in fields]
         made: list[New] = []
         name, by = stage.kept.name(stage.id), self._desk.by(call)
@@ -128,7 +127,11 @@ class Tasks:
             if stage is None:
                 return self._desk.listed(query, [], task_shown)
             chosen = replace(chosen, workflow=stage.key[1], step=stage.step.id)
-        found = [one for one in await self._desk.tasks(chosen) if _fits(one.job, query)]
+        found = [
+            one
+            for one in await self._desk.tasks(chosen)
+            if call.who.may_use(one.job.queue) and _fits(one.job, query)
+        ]
         return self._desk.listed(query, found, task_shown)
 
     async def get(self, call: Call) -> Reply:
@@ -187,7 +190,6 @@ class Tasks:
         """The task has completed or failed; whether it is tried again is decided here."""
         fields = checked(body_of(call), {"status": one_of(_REPORTS)}, ("status",), closed=False)
         stored = await self._desk.task(call)
-        self._desk.need_type(call, stored.job.queue)
         word, target = JOBNIK.word(stored.job), _target(stored.job, fields["status"])
         if word != "IN_PROGRESS":
             raise illegal("TASK", word, target)

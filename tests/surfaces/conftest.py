@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres.server import databases
+from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.server import Client, Running, running
 
 
@@ -31,5 +32,13 @@ def client(server: Running) -> Iterator[Client]:
     """Somebody who finds an empty store."""
     found = Client(server.port)
     found.post("/admin/reset").ok()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def jobnik(server: Running) -> Iterator[Jobnik]:
+    """Somebody who speaks Jobnik; the store is not empty, so names must be fresh."""
+    found = Jobnik(server.port)
     yield found
     found.close()

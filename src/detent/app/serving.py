@@ -19,6 +19,7 @@ from detent.surfaces.http.gate import LOOPBACK
 from detent.surfaces.http.logs import log_to_stderr
 from detent.surfaces.http.server import Bind, need_guard, serve
 from detent.surfaces.http.service import Service
+from detent.surfaces.jobnik.surface import JobnikSurface
 from detent.surfaces.ojs.surface import OjsSurface
 
 __all__ = ["Bind", "Settings", "serving", "web_app"]
@@ -33,11 +34,13 @@ def web_app(url: str, settings: Settings) -> WebApp:
         engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
         service.opened(engine)
         ojs.opened()
+        jobnik.opened()
         return engine
 
     service = Service(opening)
     ojs = OjsSurface(service, settings)
-    return WebApp(service, [ojs], settings)
+    jobnik = JobnikSurface(service, settings)
+    return WebApp(service, [ojs, jobnik], settings)
 
 
 def serving(

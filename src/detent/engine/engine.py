@@ -15,6 +15,7 @@ from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
+from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.operators import Operators
@@ -65,6 +66,7 @@ class Engine:
         self._enqueueing = Enqueueing(store, self.identity, self.secrets, self.declared)
         self.schedules = Schedules(store, self._apart, self.identity, self.declared)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets, self.declared)
+        self.erasing = Erasing(store, self._apart, self.identity)
         self.queries = Queries(store)
         self.workers = Workers(store)
         self.operators = Operators(

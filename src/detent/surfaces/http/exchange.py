@@ -39,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rate: int | None = None
     streams_max: int = 100
     test_mode: bool = False
+    jobnik_lease_s: float = 1_800.0
+    jobnik_leases_s: Mapping[str, float] = {}
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,12 @@ def told() -> tuple[str, list[str]]:
     return program, [command for block in consoles[1:] for command, _ in commands(block)]
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Terminal:
     """An empty folder with `detent` on the path."""
 
@@ -33,7 +40,8 @@ class Terminal:
         self.folder = folder
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         clean = {k: v for k, v in os.environ.items() if k not in ("DETENT_STORE", "DATABASE_URL")}
-        self.environment = {**clean, "PATH": path}
+        # Others may run the same test at this moment, or something else at the usual port.
+        self.environment = {**clean, "PATH": path, "DETENT_PORT": str(free_port())}
 
     def type(self, command: str) -> str:
         done = subprocess.run(  # noqa: S602 - a line of our own page
@@ -66,7 +74,8 @@ def test_a_newcomer_sees_a_job_survive_its_worker(tmp_path: Path) -> None:
             eventually(lambda: "run the jobs" in (tmp_path / "up.log").read_text())
             job = terminal.type(enqueue).strip()
             eventually(lambda: re.search(f"{job} +report +active", terminal.type(jobs)))
-            pid = terminal.type(workers).splitlines()[1].split()[3]
+            [line] = [one for one in terminal.type(workers).splitlines() if " worker-1 " in one]
+            pid = line.split()[3]
             terminal.type(kill.replace("PID", pid))
             ask = show.replace("ID", job)
             eventually(lambda: "Active on attempt 2 after 1 loss" in terminal.type(ask))

@@ -18,7 +18,7 @@ def test_a_changed_program_is_started_anew_wherever_it_is(
     folder = yard.folder if is_near else tmp_path_factory.mktemp("elsewhere")
     program = folder / "changing.py"
     program.write_text((yard.folder / "program.py").read_text())
-    fleet = yard.begin("--reload", verb="up", program=str(program))
+    fleet = yard.begin("--reload", "--no-server", verb="up", program=str(program))
     eventually(lambda: yard.is_up(fleet))
     program.write_text(program.read_text().replace("'first'", "'second'"))
     eventually(lambda: "all workers run the new one" in yard.log(fleet))

@@ -146,7 +146,9 @@ class Site(Bundle):
     """Where the server listens, if there is one."""
 
     host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Its port.")] = Web().port
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, envvar="DETENT_PORT", help="Its port.")
+    ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
 
     @property

@@ -98,13 +98,9 @@ alive AS MATERIALIZED (
             CASE WHEN NOT $is_push::boolean THEN j.force_at END,
             greatest($now::bigint, j.last_at) + turns.lease_us
         )
-    -- The server thinks of a part of all jobs when it hears of a limit, but of few ids in an array:
-    -- so it looks for each of them, and compares none of them with all others.
-    FROM unnest(
-        ARRAY(SELECT turns.id FROM turns ORDER BY turns.number),
-        ARRAY(SELECT turns.lease_us FROM turns ORDER BY turns.number)
-    ) WITH ORDINALITY AS turns (id, lease_us, number)
-    WHERE j.tenant = $tenant AND j.id = turns.id
+    -- The server thinks of a part of all jobs when it hears of a limit, but of few ids in an array.
+    FROM turns WHERE j.tenant = $tenant AND j.id = turns.id
+        AND j.id = ANY (ARRAY(SELECT turns.id FROM turns))
     RETURNING turns.number::int AS number, j.*
 ), leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)

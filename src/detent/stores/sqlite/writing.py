@@ -139,8 +139,8 @@ class Writing:
 
     def _moved(self, head: Head, job: Job, now: int) -> None:
         pending, after = self._pending, spot_of(job, head.type, head.key)
-        before = Spot(after.lane._replace(queue=head.queue), str.__str__(head.state))
-        pending.count(before, after)
+        lane = after.lane if head.queue == job.queue else after.lane._replace(queue=head.queue)
+        pending.count(Spot(lane, str.__str__(head.state)), after)
         self.has_made_available |= job.state is JobState.AVAILABLE
         self._keep_lease_row(head.seq, head.lease if head.wire else None, job, now)
         if job.lease not in (None, head.lease) and not job.wire:

@@ -26,7 +26,7 @@ from detent.errors import (
     WorkflowFailed,
 )
 from detent.runtime.context import Context, Ending
-from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze
+from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze, UpstreamError
 
 __all__ = [
     "Backoff",
@@ -57,6 +57,7 @@ __all__ = [
     "StepStatus",
     "Trace",
     "Unique",
+    "UpstreamError",
     "Workflow",
     "WorkflowAborted",
     "WorkflowFailed",

@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     rate: int | None = None
     streams_max: int = 100
+    readers_max: int = 5_000
+    stall_s: float = 30.0
     test_mode: bool = False
 
 

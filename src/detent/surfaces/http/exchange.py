@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     streams_max: int = 100
     readers_max: int = 5_000
     stall_s: float = 30.0
+    beat_s: float = 15.0
     test_mode: bool = False
 
 

@@ -13,8 +13,8 @@ from detent.surfaces.http.problems import Problem
 __all__ = ["BEAT", "RETRY", "TYPE", "Places", "frame", "last_seen"]
 
 TYPE: Final = "text/event-stream"
-RETRY: Final = b"retry: 3000\n\n"
-"""The first that a reader hears: after how many milliseconds it may come back."""
+RETRY: Final = b"retry: 3000\n"
+"""The first that a reader hears, as part of the first event: when it may come back, in ms."""
 BEAT: Final = b":heartbeat\n\n"
 """A comment: proxies see that the stream is alive, readers see nothing."""
 _POSITION_DIGITS: Final = 18

@@ -134,8 +134,9 @@ class Jobs:
         barred = unrepeatable(stored, by)
         if barred is not None:
             raise of_refusal(barred)
+        ask = replace(rerun_ask(stored, f"request {call.request_id}"), meta=_meta(call))
         try:
-            return await self._made(call, replace(rerun_ask(stored, None), meta=_meta(call)))
+            return await self._made(call, ask)
         except SecretUnreadable as error:
             raise conflict(error.message) from None
 

@@ -18,9 +18,8 @@ from detent.surfaces.rest.channels import Channel, Channels
 from detent.surfaces.rest.desk import Desk, number_in
 from detent.surfaces.rest.shown import status_of
 
-__all__ = ["BEAT_S", "Streams"]
+__all__ = ["Streams"]
 
-BEAT_S: Final = 15.0
 LIMIT_MAX: Final = 1_000
 _CURSOR_MAX = 10**18 - 1
 
@@ -93,7 +92,7 @@ class _Reader:
                 yield piece
             if is_over:
                 return
-            if not await _rung(bell):
+            if not await _rung(bell, self._desk.settings.beat_s):
                 yield BEAT
 
     async def _lines(self, *, is_over: bool) -> AsyncIterator[bytes]:
@@ -116,9 +115,9 @@ class _Reader:
         return [frame("status", data, str(self._cursor))]
 
 
-async def _rung(bell: asyncio.Event) -> bool:
+async def _rung(bell: asyncio.Event, seconds: float) -> bool:
     with suppress(TimeoutError):
-        return await asyncio.wait_for(bell.wait(), BEAT_S)
+        return await asyncio.wait_for(bell.wait(), seconds)
     return False
 
 

@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,11 +65,11 @@ class Rest:
 
     def ended(self, name: str) -> dict[str, Any]:
         """The same as soon as it has ended."""
-        return eventually(lambda: found if (found := self.job(name))["state"] in ENDS else None)
+        return eventually(lambda: found if (found := self.job(name))["state"] in ENDS else {})
 
     def in_state(self, name: str, state: str) -> dict[str, Any]:
         """The same as soon as it is there."""
-        return eventually(lambda: found if (found := self.job(name))["state"] == state else None)
+        return eventually(lambda: found if (found := self.job(name))["state"] == state else {})
 
     def fetch(self, queue: str, **more: Any) -> dict[str, Any]:
         """A job for a worker in another language."""
@@ -119,7 +119,7 @@ def follow(
 
 def following(
     port: int, name: str, cursor: int | None = None, most: int | None = None, **headers: str
-) -> Iterator[Frame]:
+) -> Generator[Frame, None, None]:
     """The same one by one; after `most` of them the client hangs up."""
     url = f"http://127.0.0.1:{port}/api/jobs/{name}/events"
     told = {key.replace("_", "-"): value for key, value in headers.items()}
@@ -157,14 +157,19 @@ def door() -> str:
 
 
 async def _opened(name: str) -> None:
-    while not DOORS[name].is_set():
+    while not DOORS[name].is_set():  # noqa: ASYNC110 - it is opened in another thread
         await asyncio.sleep(0.005)
 
 
 def program(url: str) -> Detent:
     """The actions that the tests start."""
     app = Detent(url)
+    _declare_plain(app)
+    _declare_long(app)
+    return app
 
+
+def _declare_plain(app: Detent) -> None:
     @app.job(name="greet")
     async def greet(ctx: Context, name: str, times: int = 1) -> dict[str, Any]:
         for number in range(times):
@@ -175,6 +180,22 @@ def program(url: str) -> Detent:
     async def idle() -> None:
         """Nobody serves its queue."""
 
+    @app.job(name="deploy", secret=("pat", "login.token"))
+    async def deploy(ctx: Context, pat: str, login: dict[str, str], door: str = "") -> str:
+        ctx.log(f"the token is {pat}")
+        if door:
+            await _opened(door)
+        raise UpstreamError("GITHUB_DOWN", f"no answer for {login['token']}")
+
+    @app.job(name="break")
+    async def break_(ctx: Context) -> None:
+        ctx.log("now")
+        raise ValueError("it broke")
+
+    _ = (greet, idle, deploy, break_)
+
+
+def _declare_long(app: Detent) -> None:
     @app.job(name="deployed", queue="deploys")
     async def deployed(ctx: Context, door: str) -> None:
         ctx.log("begun")
@@ -200,24 +221,11 @@ def program(url: str) -> Detent:
     @app.job(name="heed")
     async def heed(ctx: Context) -> None:
         ctx.log("I am here")
-        while not ctx.cancelled:
+        while not ctx.cancelled:  # noqa: ASYNC110 - there is nothing to wait for
             await asyncio.sleep(0.005)
         raise Cancelled("asked to")
 
-    @app.job(name="deploy", secret=("pat", "login.token"))
-    async def deploy(ctx: Context, pat: str, login: dict[str, str], door: str = "") -> str:
-        ctx.log(f"the token is {pat}")
-        if door:
-            await _opened(door)
-        raise UpstreamError("GITHUB_DOWN", f"no answer for {login['token']}")
-
-    @app.job(name="break")
-    async def break_(ctx: Context) -> None:
-        ctx.log("now")
-        raise ValueError("it broke")
-
-    _ = (greet, idle, deployed, wait, talk, heed, deploy, break_)
-    return app
+    _ = (deployed, wait, talk, heed)
 
 
 @contextmanager
@@ -229,7 +237,7 @@ def worker(url: str, **options: Any) -> Iterator[None]:
         told: WorkingOptions = {"slots": 20, "upkeep": False, **options}  # type: ignore[typeddict-item]
         async with app.working(**told):
             begun.set()
-            while not stop.is_set():
+            while not stop.is_set():  # noqa: ASYNC110 - it is set in another thread
                 await asyncio.sleep(0.02)
 
     thread = threading.Thread(target=lambda: asyncio.run(work()))

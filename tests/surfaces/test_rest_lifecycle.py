@@ -45,7 +45,7 @@ def running_job(rest: Rest, **more: int) -> tuple[str, str]:
     return job["id"], name
 
 
-# --- the moves of the diagram --------------------------------------------------------------------
+# --- the moves of the diagram -----------------------------------------------------------------
 
 
 def test_move_new_to_pending_sets_created_at(rest: Rest) -> None:
@@ -116,7 +116,7 @@ def test_ends_are_absorbing(rest: Rest, action: str) -> None:
     assert rest.job(name) == job
 
 
-# --- the two sources of a cancellation ------------------------------------------------------------
+# --- the two sources of a cancellation --------------------------------------------------------
 
 
 def test_cancelling_a_running_job_twice_asks_once(rest: Rest) -> None:
@@ -131,7 +131,7 @@ def test_cancelling_a_running_job_twice_asks_once(rest: Rest) -> None:
     assert rest.ended(name)["state"] in ("success", "cancelled")
 
 
-# --- the profile: once, and never back ---------------------------------------------------------------
+# --- the profile: once, and never back --------------------------------------------------------
 
 
 def test_a_lost_worker_fails_the_job(site: Site, rest: Rest) -> None:
@@ -158,7 +158,7 @@ def test_a_deploy_lets_it_finish_or_fails_it(site: Site, rest: Rest) -> None:
     assert interrupted["logs"] == ["begun"]
 
 
-# --- questions and answers ------------------------------------------------------------------------------
+# --- questions and answers --------------------------------------------------------------------
 
 
 def test_question_can_failed_become_success_after_a_retry(rest: Rest) -> None:
@@ -201,7 +201,7 @@ def test_question_what_is_shown_during_pending(site: Site, rest: Rest) -> None:
     assert rest.job(name)["logs"] == []
 
 
-# --- the example -----------------------------------------------------------------------------------------
+# --- the example ------------------------------------------------------------------------------
 
 
 def test_example_trigger_watch_and_a_single_final_status(site: Site, rest: Rest) -> None:
@@ -236,7 +236,7 @@ def test_logs_outlive_the_end_and_never_change(site: Site, rest: Rest) -> None:
     assert lines_of(follow(site.port, name)) == rest.job(name)["logs"]
 
 
-# --- jobs of other ways in --------------------------------------------------------------------------------
+# --- jobs of other ways in --------------------------------------------------------------------
 
 
 def test_a_job_of_another_profile_is_shown_and_may_go_back(site: Site, rest: Rest) -> None:

@@ -35,7 +35,7 @@ def plain_server(site: Site, settings: Settings | None = None) -> Iterator[Rest]
         rest.close()
 
 
-# --- errors ------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
 def test_error_bad_request(rest: Rest) -> None:
@@ -120,7 +120,7 @@ def test_error_service_unavailable_and_internal_tell_nothing_of_the_inside() -> 
     assert len(CODES) == 11
 
 
-# --- request ids ---------------------------------------------------------------------------------------
+# --- request ids ------------------------------------------------------------------------------
 
 
 def test_request_ids_are_uuids_and_fresh(rest: Rest) -> None:
@@ -136,7 +136,7 @@ def test_request_ids_are_uuids_and_fresh(rest: Rest) -> None:
     assert first["job"]["metadata"] == second["job"]["metadata"]
 
 
-# --- lists ------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------
 
 
 def test_lists_are_newest_first_and_paged(site: Site) -> None:
@@ -167,7 +167,7 @@ def test_the_manifest_says_whether_unknown_actions_are_taken(site: Site, rest: R
         assert other.start("whatever")["state"] == "pending"
 
 
-# --- idempotency --------------------------------------------------------------------------------------------
+# --- idempotency ------------------------------------------------------------------------------
 
 
 def test_the_same_request_is_one_job(rest: Rest) -> None:
@@ -222,7 +222,7 @@ def _after(site: Site, rest: Rest, key: str, hours: int) -> str:
     """The job of that key when so many hours have passed for it."""
     is_file = site.url.startswith("sqlite")
     table = "detent_idempotency" if is_file else "detent.idempotency"
-    past = f"UPDATE {table} SET expires_at = expires_at - {hours * 3_600_000_000}"
+    past = f"UPDATE {table} SET expires_at = expires_at - {hours * 3_600_000_000}"  # noqa: S608
     kept = f"{past} WHERE key = '{hashlib.sha256(f'rest {key}'.encode()).hexdigest()}'"
     if is_file:
         with closing(sqlite3.connect(site.folder / "detent.db")) as file, file:
@@ -234,7 +234,7 @@ def _after(site: Site, rest: Rest, key: str, hours: int) -> str:
     return found
 
 
-# --- tenants ----------------------------------------------------------------------------------------------------
+# --- tenants ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_error_unauthorized_and_forbidden(who: dict[str, Rest]) -> None:
     assert nobody.get(f"/k/{who['path'].key}/api/jobs").ok()["jobs"] == []
 
 
-# --- secrets -----------------------------------------------------------------------------------------------------
+# --- secrets ----------------------------------------------------------------------------------
 
 
 CANARIES = (b"canary-pat-77", b"canary-token-77")
@@ -340,7 +340,7 @@ def _everything(site: Site) -> bytes:
             " WHERE schemaname = 'detent'"
         ).fetchall()
         rows = [
-            connection.execute(f"SELECT t::text FROM {name} t").fetchall()  # type: ignore[arg-type]  # noqa: S608
+            connection.execute(f"SELECT t::text FROM {name} t").fetchall()  # noqa: S608 - our own tables
             for (name,) in names
         ]
     return b"\n".join(row[0].encode() for some in rows for row in some)

@@ -87,7 +87,7 @@ def test_reconnect_storms_in_the_middle_of_ten_thousand_lines(site: Site, rest: 
 def test_whoever_comes_after_the_end_gets_the_rest_and_one_status(site: Site, rest: Rest) -> None:
     name = rest.ended(rest.start("greet", name="x", times=3)["id"])["id"]
     for how, rest_of_it in (({"cursor": 1}, 2), ({"Last_Event_ID": "3"}, 0), ({}, 3)):
-        frames = follow(site.port, name, **how)  # type: ignore[arg-type]
+        frames = follow(site.port, name, **how)
         assert len(lines_of(frames)) == rest_of_it
         assert states_of(frames) == ["success"]
         assert frames[-1].event == "status"

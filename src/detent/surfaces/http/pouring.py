@@ -7,8 +7,11 @@ One that takes nothing for long is cut off, and comes back with the position tha
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
@@ -31,7 +34,15 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """There it is."""
         super().connection_made(transport)
-        self.app_state = {**self.app_state, _ABORT: transport.abort}
+        self.app_state = {**self.app_state, _ABORT: partial(_abort, transport)}
+
+
+def _abort(transport: asyncio.Transport) -> None:
+    """End it now; otherwise the kernel would go on offering what is left."""
+    socket = transport.get_extra_info("socket")
+    if socket is not None:
+        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 async def pour(

@@ -11,6 +11,7 @@ import typer
 from detent import __version__
 from detent.cli.config import CONFIG
 from detent.cli.demo import demo
+from detent.cli.events import events
 from detent.cli.jobs import READING
 from detent.cli.keys import KEYS
 from detent.cli.lifecycle import lifecycle
@@ -18,6 +19,7 @@ from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
 from detent.cli.prune import prune
 from detent.cli.queues import QUEUES
+from detent.cli.replay import replay
 from detent.cli.running import up, worker
 from detent.cli.schedules import SCHEDULES
 from detent.cli.serve import serve
@@ -53,7 +55,7 @@ def application_of(*, pretty: bool) -> typer.Typer:
     """All commands, with help pages for a person or for a pipe."""
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (up, worker, serve, demo, lifecycle, migrate, verify, prune):
+    for command in (up, worker, serve, demo, lifecycle, migrate, verify, prune, replay, events):
         application.command()(command)
     for name, (meaning, commands) in _GROUPS.items():
         group = _group(meaning, pretty)

@@ -91,6 +91,7 @@ def _foreign(name: str) -> tuple[tuple[str, ...], Callable[[Event], tuple[Any, .
     return fields, attrgetter(*fields)
 
 
+_DELIVERIES = frozenset(Delivery)
 _FOREIGN = {name: _foreign(name) for name in _CARRIED}
 _ONCE: dict[str, str] = {
     _E.CANCEL_REQUESTED: "cancel_at",
@@ -153,7 +154,7 @@ def _misborn(event: Event) -> str | None:
     made = event.made
     if made is None:
         return None
-    if made.profile not in PROFILES or made.delivery not in tuple(Delivery):
+    if made.profile not in PROFILES or made.delivery not in _DELIVERIES:
         return f"nothing is made with profile {made.profile} and delivery {made.delivery}"
     if made.allowed < 1 or made.losses_allowed < 1:
         return "nothing is made that may not even be tried once"

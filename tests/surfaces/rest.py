@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx
 from httpx_sse import connect_sse
 
-from detent import Cancelled, Context, Detent, UpstreamError
+from detent import Context, Detent, UpstreamError
 from detent.app.working import WorkingOptions
 from tests.surfaces.server import Answer, eventually
 
@@ -145,20 +145,42 @@ def states_of(frames: list[Frame]) -> list[str]:
 
 # --- the program --------------------------------------------------------------------------------
 
-DOORS: dict[str, threading.Event] = {}
+
+class Door:
+    """Opened in one thread, waited for in the loops of others."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._is_open = False
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    def set(self) -> None:
+        """Let everybody through."""
+        with self._turn:
+            self._is_open = True
+            for loop, bell in self._waiting:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(bell.set)
+
+    async def wait(self) -> None:
+        """Until it is open."""
+        bell = asyncio.Event()
+        with self._turn:
+            if self._is_open:
+                return
+            self._waiting.append((asyncio.get_running_loop(), bell))
+        await bell.wait()
+
+
+DOORS: dict[str, Door] = {}
 """What jobs wait for, by name."""
 
 
 def door() -> str:
     """A door that is closed."""
     name = uuid.uuid4().hex
-    DOORS[name] = threading.Event()
+    DOORS[name] = Door()
     return name
-
-
-async def _opened(name: str) -> None:
-    while not DOORS[name].is_set():  # noqa: ASYNC110 - it is opened in another thread
-        await asyncio.sleep(0.005)
 
 
 def program(url: str) -> Detent:
@@ -184,7 +206,7 @@ def _declare_plain(app: Detent) -> None:
     async def deploy(ctx: Context, pat: str, login: dict[str, str], door: str = "") -> str:
         ctx.log(f"the token is {pat}")
         if door:
-            await _opened(door)
+            await DOORS[door].wait()
         raise UpstreamError("GITHUB_DOWN", f"no answer for {login['token']}")
 
     @app.job(name="break")
@@ -199,46 +221,35 @@ def _declare_long(app: Detent) -> None:
     @app.job(name="deployed", queue="deploys")
     async def deployed(ctx: Context, door: str) -> None:
         ctx.log("begun")
-        await _opened(door)
+        await DOORS[door].wait()
 
     @app.job(name="wait")
     async def wait(ctx: Context, door: str, before: int = 0, after: int = 0) -> int:
         for number in range(before):
             ctx.log(f"line {number + 1}")
-        await _opened(door)
+        await DOORS[door].wait()
         for number in range(after):
             ctx.log(f"line {before + number + 1}")
         return before + after
 
-    @app.job(name="talk")
-    async def talk(ctx: Context, lines: int) -> int:
-        for number in range(lines):
-            ctx.log(f"line {number + 1}")
-            if number % 100 == 0:
-                await asyncio.sleep(0.01)
-        return lines
-
-    @app.job(name="heed")
+    @app.job(name="heed", grace=0.05)
     async def heed(ctx: Context) -> None:
         ctx.log("I am here")
-        while not ctx.cancelled:  # noqa: ASYNC110 - there is nothing to wait for
-            await asyncio.sleep(0.005)
-        raise Cancelled("asked to")
+        await asyncio.Event().wait()
 
-    _ = (deployed, wait, talk, heed)
+    _ = (deployed, wait, heed)
 
 
 @contextmanager
 def worker(url: str, **options: Any) -> Iterator[None]:
     """A worker of that program in a thread, until the end of the block."""
-    begun, stop, app = threading.Event(), threading.Event(), program(url)
+    begun, stop, app = threading.Event(), Door(), program(url)
 
     async def work() -> None:
         told: WorkingOptions = {"slots": 20, "upkeep": False, **options}  # type: ignore[typeddict-item]
         async with app.working(**told):
             begun.set()
-            while not stop.is_set():  # noqa: ASYNC110 - it is set in another thread
-                await asyncio.sleep(0.02)
+            await stop.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()

@@ -301,7 +301,10 @@ def test_error_unauthorized_and_forbidden(who: dict[str, Rest]) -> None:
 CANARIES = (b"canary-pat-77", b"canary-token-77")
 
 
-def test_canaries_are_nowhere_in_clear_text(site: Site, rest: Rest) -> None:
+def test_canaries_are_nowhere_in_clear_text(
+    site: Site, rest: Rest, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
     opener, key = door(), str(uuid.uuid4())
     inputs = {"pat": "canary-pat-77", "login": {"token": "canary-token-77"}, "door": opener}
     body = {"action": "deploy", "inputs": inputs}
@@ -322,7 +325,9 @@ def test_canaries_are_nowhere_in_clear_text(site: Site, rest: Rest) -> None:
     told += [again, rest.post("", misfit), rest.get(f"/{job['id']}"), rest.get()]
     told += [rest.get(f"/{job['id']}/logs"), rest.get("/api/manifest")]
     told += [rest.get("/ojs/v1/events"), rest.get(f"/ojs/v1/jobs/{job['id']}")]
+    told += [rest.get("/metrics"), rest.get("/ojs/v1/admin/jobs")]
     said = b"".join(one.text for one in told) + repr(follow(site.port, job["id"])).encode()
+    said += caplog.text.encode()
     kept = _everything(site)
     assert job["id"].encode() in kept
     for canary in CANARIES:

@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import Any
 
+import psycopg
 import pytest
 
 from detent import stores
@@ -165,6 +166,26 @@ def test_a_sign_of_life_comes_when_there_is_nothing_else(site: Site, rest: Rest)
         assert b"text/event-stream" in head
         assert b"x-accel-buffering: no" in head
         assert b"status" in body
+
+
+@pytest.mark.parametrize("site", ["postgresql"], indirect=True)
+def test_a_store_that_goes_away_for_a_moment_costs_no_line(site: Site, rest: Rest) -> None:
+    opener = door()
+    name = rest.start("wait", door=opener, before=50, after=50)["id"]
+    frames = list(following(site.port, name, most=40))
+    waiting = following(site.port, name, **resumed(frames, 0))
+    frames.append(next(waiting))
+    with psycopg.connect(site.url) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    DOORS[opener].set()
+    frames += waiting
+    while frames[-1].data.get("state") not in ENDS:
+        frames += following(site.port, name, **resumed(frames, 1))
+    assert lines_of(frames) == [f"line {number}" for number in range(1, 101)]
+    assert states_of(frames)[-1] == "success"
 
 
 def raw(port: int, name: str) -> socket.socket:

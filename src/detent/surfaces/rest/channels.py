@@ -9,6 +9,7 @@ one is that after the cursor, so none is lost or doubled where the one ends and 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -22,6 +23,8 @@ from detent.stores.api import Fed, Key, Logged, Store, Stored
 from detent.surfaces.http.service import Service
 
 __all__ = ["Channel", "Channels"]
+
+_log = logging.getLogger(__name__)
 
 LINES_MAX: Final = 1_000
 """The newest lines of a job that are kept for all who follow it."""
@@ -76,6 +79,7 @@ class Channels:
         self._tailing: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
         self._pos = 0
+        self._is_unsure = False
 
     @property
     def _store(self) -> Store:
@@ -133,8 +137,10 @@ class Channels:
             while not self._service.stopping.is_set() and (self._open or self._turn.locked()):
                 try:
                     pause = 0 if await self._look(listener, pause) else _TURN_S
-                except StoreError:
-                    # Readers hear of it all when the store is back.
+                except Exception as error:
+                    # What was heard and not told is lost: all are looked at when the store is back.
+                    self._is_unsure = True
+                    _log.warning("following jobs: %r", error)
                     await asyncio.sleep(_AGAIN_S)
         finally:
             tail.leave(listener)
@@ -144,7 +150,7 @@ class Channels:
     async def _look(self, listener: Listener, pause: float) -> bool:
         """Tell what is new; whether there is more."""
         moved = {(fed.event.tenant, fed.event.record) for fed in await listener.take(pause)}
-        if listener.dropped:
+        if listener.dropped or self._is_unsure:
             listener.dropped = []
             moved = set(self._open)
         page = await self._store.log_tail(self._pos, _TAIL_PAGE)
@@ -156,6 +162,7 @@ class Channels:
         for key in moved | spoken:
             if key in self._open:
                 self._open[key].ring()
+        self._is_unsure = False
         return len(page) == _TAIL_PAGE
 
     def _is_pending(self, key: Key) -> bool:

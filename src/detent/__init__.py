@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         WorkflowFailed,
     )
     from detent.runtime.context import Context, Ending
-    from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze
+    from detent.runtime.outcomes import Cancelled, Discard, Retry, Snooze, UpstreamError
 
     __version__: str
 
@@ -64,6 +64,7 @@ __all__ = [
     "StepStatus",
     "Trace",
     "Unique",
+    "UpstreamError",
     "Workflow",
     "WorkflowAborted",
     "WorkflowFailed",
@@ -100,7 +101,7 @@ _HOMES = {
         "WorkflowFailed",
     ),
     "detent.runtime.context": ("Context", "Ending"),
-    "detent.runtime.outcomes": ("Cancelled", "Discard", "Retry", "Snooze"),
+    "detent.runtime.outcomes": ("Cancelled", "Discard", "Retry", "Snooze", "UpstreamError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

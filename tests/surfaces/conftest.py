@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from detent.surfaces.http.exchange import Settings
 from tests.postgres.server import databases
 from tests.surfaces.jobnik import Jobnik
+from tests.surfaces.rest import SECRET_KEY, Rest, Site, program, worker
 from tests.surfaces.server import Client, Running, running
 
 
@@ -40,5 +42,27 @@ def client(server: Running) -> Iterator[Client]:
 def jobnik(server: Running) -> Iterator[Jobnik]:
     """Somebody who speaks Jobnik; the store is not empty, so names must be fresh."""
     found = Jobnik(server.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """A server that knows a program, and a worker that runs it."""
+    folder: Path = tmp_path_factory.mktemp("site")
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        # Beside another database than a file there is no place for a key.
+        patch.setenv("DETENT_SECRET_KEY", SECRET_KEY)
+        with running(url, Settings(stall_s=1.0), program(url)) as found, worker(url):
+            yield Site(url, found.port, folder)
+
+
+@pytest.fixture
+def rest(site: Site) -> Iterator[Rest]:
+    """Somebody who speaks to it."""
+    found = Rest(site.port)
     yield found
     found.close()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import uvicorn
 
+from detent import Detent
 from detent.app.serving import web_app
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.exchange import Settings
@@ -161,9 +162,11 @@ class Running:
 
 
 @contextmanager
-def running(url: str, settings: Settings | None = None) -> Iterator[Running]:
+def running(
+    url: str, settings: Settings | None = None, program: Detent | None = None
+) -> Iterator[Running]:
     """A server on a port of its own, until the end of the block."""
-    app = web_app(url, settings or Settings(test_mode=True))
+    app = web_app(url, settings or Settings(test_mode=True), program)
     server = uvicorn.Server(config_of(app, Bind(port=0)))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()

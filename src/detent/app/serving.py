@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from detent import stores
+from detent.app.actions import DeclaredActions
 from detent.app.connection import keyring_of
+from detent.app.detent import Detent
 from detent.engine.addresses import Rules
 from detent.engine.engine import Engine
 from detent.engine.posting import Poster
@@ -21,17 +23,24 @@ from detent.surfaces.http.server import Bind, need_guard, serve
 from detent.surfaces.http.service import Service
 from detent.surfaces.jobnik.surface import JobnikSurface
 from detent.surfaces.ojs.surface import OjsSurface
+from detent.surfaces.rest.surface import RestSurface
 
 __all__ = ["Bind", "Settings", "serving", "web_app"]
 
 
-def web_app(url: str, settings: Settings) -> WebApp:
-    """The application; its store is opened when the server starts."""
+def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
+    """The application; its store is opened when the server starts.
+
+    With an app it knows what may be started, and what is secret about it.
+    """
 
     async def opening(stack: AsyncExitStack) -> Engine:
         store = await stack.enter_async_context(stores.open(url))
         secrets, poster = Secrets(keyring_of(url)), Poster(Rules.of(os.environ))
         engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
+        if app is not None:
+            secret = {name: one.secret_places for name, one in app.handlers.items()}
+            await engine.declared.tell(secret)
         service.opened(engine)
         ojs.opened()
         jobnik.opened()
@@ -40,11 +49,18 @@ def web_app(url: str, settings: Settings) -> WebApp:
     service = Service(opening)
     ojs = OjsSurface(service, settings)
     jobnik = JobnikSurface(service, settings)
-    return WebApp(service, [ojs, jobnik], settings)
+    rest = RestSurface(service, settings, None if app is None else DeclaredActions(app))
+    return WebApp(service, [ojs, jobnik, rest], settings)
 
 
-def serving(
-    url: str, settings: Settings, bind: Bind, *, is_guarded: bool, json_logs: bool = False
+def serving(  # noqa: PLR0913 - what the command is told
+    url: str,
+    settings: Settings,
+    bind: Bind,
+    *,
+    is_guarded: bool,
+    json_logs: bool = False,
+    app: Detent | None = None,
 ) -> None:
     """Serve until a signal comes; where others could get in, only behind keys."""
     need_guard(bind, has_keys=is_guarded, test_mode=settings.test_mode)
@@ -52,4 +68,4 @@ def serving(
     if bind.is_local:
         # A page of another site must not get here by a name that it has made up.
         settings = replace(settings, hosts=(*LOOPBACK, *settings.hosts))
-    serve(web_app(url, settings), bind)
+    serve(web_app(url, settings, app), bind)

@@ -22,6 +22,8 @@ _COMMANDS = {
     "migrate": "migrate",
     "verify": "verify",
     "prune": "prune",
+    "replay": "replay",
+    "events": "events",
 }
 """The module of each command, which has its name."""
 _GROUPS = {

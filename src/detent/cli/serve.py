@@ -45,12 +45,19 @@ def serve(  # noqa: PLR0913 - one parameter per option
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
     ] = False,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROGRAM", help="Take the actions of this app alone: app.py or module:name."
+        ),
+    ] = None,
     test_mode: Annotated[
         bool, typer.Option("--test-mode", help="Add what conformance suites need; never outside.")
     ] = False,
 ) -> None:
     """Serve jobs over HTTP until a signal comes; then finish what was begun."""
     # Only whoever serves waits for everything that a server is made of.
+    from detent.app.loading import load  # noqa: PLC0415
     from detent.app.serving import Bind, Settings, serving  # noqa: PLC0415
 
     async def has_keys(engine: Engine) -> bool:
@@ -73,7 +80,8 @@ def serve(  # noqa: PLR0913 - one parameter per option
     )
     with errors_end_the_command():
         is_guarded = bind.is_local or asked(place, has_keys)
-        serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs)
+        known = None if app is None else load(app)
+        serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs, app=known)
 
 
 def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:

@@ -74,6 +74,7 @@ class Principal(msgspec.Struct, frozen=True):
     scopes: frozenset[Scope] = frozenset(Scope)
     tenants: tuple[str, ...] = ("*",)
     queues: tuple[str, ...] = ("*",)
+    name: str = ""
 
     def has(self, scope: Scope) -> bool:
         """Whether they may do such things at all."""
@@ -177,7 +178,7 @@ class Access:
         key = await self._key(key_id) if prefix == PREFIX and key_id else None
         if key is None or not key.opens(secret, self._store.now()):
             return None
-        return Principal(key.id, frozenset(key.scopes), key.tenants, key.queues)
+        return Principal(key.id, frozenset(key.scopes), key.tenants, key.queues, key.name)
 
     async def _key(self, key_id: str) -> Key | None:
         now = self._store.now()

@@ -228,7 +228,7 @@ def check(proof: Proof, head: str) -> list[Event]:
 def _text(event: Event) -> bytes:
     # A default is left out when it is the same object, not an equal one, and a kind that was read
     # from a database is another object. The other defaults (None, False, ()) exist only once.
-    if event.kind == _DEFAULT_KIND:
+    if event.kind is not _DEFAULT_KIND and event.kind == _DEFAULT_KIND:
         event = msgspec.structs.replace(event, kind=_DEFAULT_KIND)
     try:
         return _encode(event)

@@ -17,7 +17,7 @@ from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.retry import ErrorInfo
 from detent.runtime.context import Heard
 from detent.runtime.encoding import BadValue, digest_of, encode, mended
-from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze
+from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze, UpstreamError
 from detent.stores.api import Failure, Line, Stored, key_of
 
 __all__ = ["FAILED", "Raised", "Told", "Written", "ending", "told_of", "type_of"]
@@ -80,7 +80,7 @@ def told_of(error: BaseException, heard: Heard) -> Told:
 def _code_of(error: BaseException) -> str:
     if isinstance(error, Discard):
         return _DISCARD
-    return error.code if isinstance(error, DetentError) else FAILED
+    return error.code if isinstance(error, DetentError | UpstreamError) else FAILED
 
 
 def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:

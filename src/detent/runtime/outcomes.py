@@ -5,13 +5,24 @@ They are raised, not returned, so that a function keeps the return type its call
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = ["Cancelled", "Discard", "Outcome", "Retry", "Snooze", "Span", "us_of"]
+__all__ = [
+    "Cancelled",
+    "Discard",
+    "Outcome",
+    "Retry",
+    "Snooze",
+    "Span",
+    "UpstreamError",
+    "us_of",
+]
 
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 Span = float | timedelta
 """A length of time: seconds, or a timedelta."""
 
@@ -52,6 +63,23 @@ class Snooze(Outcome):
     def __init__(self, after: Span, reason: str = "") -> None:
         super().__init__(reason)
         self.after_us = _wait_of(after)
+
+
+class UpstreamError(Exception):
+    """Somebody else that the handler relies on has failed: a failure under a code of its own.
+
+    `UpstreamError("GITHUB_DOWN", "no answer in 10 s")` is what readers of the job see.
+    """
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message)
+        if not _CODE.fullmatch(code):
+            why = f"A code is 1 to 100 letters, digits, points, dashes and bars, not {code!r}"
+            raise BadOption(why, option="code", value=code[:100])
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[UpstreamError], tuple[str, str]]:
+        return type(self), (self.code, str(self))
 
 
 def _wait_of(after: Span) -> int:

@@ -113,6 +113,30 @@ class Signature:
         self._each(bound.arguments, self._read)
         return bound
 
+    def misfits(self, payload: str) -> dict[str, str]:
+        """Everything that is wrong with arguments that have names, by name; all of it at once."""
+        found = _NAMED.decode(payload).kwargs
+        parameters = self._signature.parameters
+        takes_any = any(one.kind is _P.VAR_KEYWORD for one in parameters.values())
+        told = {
+            name: "it is missing"
+            for name, one in parameters.items()
+            if one.default is _P.empty and one.kind not in _MANY and name not in found
+        }
+        for name, value in found.items():
+            if name in parameters and parameters[name].kind not in _MANY:
+                told |= self._misread(name, value)
+            elif not takes_any:
+                told[name] = "there is no such argument"
+        return told
+
+    def _misread(self, name: str, value: msgspec.Raw) -> dict[str, str]:
+        try:
+            self._read(name, name, value)
+        except BadArguments as error:
+            return {str(error.fields["path"]): str(error.fields["why"])}
+        return {}
+
     def call(self, payload: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """The same as arguments to call it with. Where all are named, there is nothing to bind."""
         readers, needed = self._named

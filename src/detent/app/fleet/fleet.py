@@ -148,7 +148,10 @@ class Fleet:
             return []
         command = (sys.executable, "-m", "detent", "serve")
         program = Program(
-            command=(*command, "--host", web.host, "--port", str(web.port)),
+            command=(
+                *(*command, "--host", web.host, "--port", str(web.port)),
+                *("--app", self.orders.told.reference),
+            ),
             # Not on the command line, which everybody on this host can read.
             environment={STORE_NAMES[0]: self.app.connection.url},
             suspendable=False,

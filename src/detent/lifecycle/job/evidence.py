@@ -6,6 +6,11 @@ is asked again: a lease row, a gate or a row of the profile table may have chang
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
 from detent.lifecycle.event import By, Charge, Event
 from detent.lifecycle.job.guards import GUARDS
 from detent.lifecycle.job.record import Context, Job
@@ -77,6 +82,22 @@ _CHARGES: dict[str, tuple[Charge, ...]] = {
     _E.REFUSE: (Charge.FAILURE,),
     _E.LOSE: (Charge.LOSS, Charge.BOTH),
 }
+
+
+def _foreign(name: str) -> tuple[tuple[str, ...], Callable[[Event], tuple[Any, ...]]]:
+    """What an event of that name must not carry, and how to read all of it at once."""
+    known = _ALWAYS.union(*_CARRIED[name])
+    fields = tuple(field for field in Event.__struct_fields__ if field not in known)
+    return fields, attrgetter(*fields)
+
+
+_DELIVERIES = frozenset(Delivery)
+_FOREIGN = {name: _foreign(name) for name in _CARRIED}
+_ONCE: dict[str, str] = {
+    _E.CANCEL_REQUESTED: "cancel_at",
+    _E.RECEIVED: "received_at",
+    _E.ERASED: "erased_at",
+}
 _OF_THE_RECORD = ("pull", "push", "open", "not_cancelling", "asked", "asked_if_worker", "is_held")
 
 
@@ -94,24 +115,30 @@ def doubted(job: Job | None, event: Event) -> str | None:
 
 
 def _lacking(event: Event) -> str | None:
-    needed = (*_CARRIED[event.name][0], *_ENTRY.get(event.target or "", ()))
-    if event.wire:
-        needed = (*needed, "lease_us")
-    if event.target == JobState.RETRYABLE and event.name in _CHARGES:
-        needed = (*needed, "delay_us")
+    needed = _needed(event.name, event.target, bool(event.wire))
     missing = [field for field in needed if getattr(event, field) is None]
     if not event.command_id:
         missing.append("command_id")
     return f"it does not carry {', '.join(missing)}" if missing else None
 
 
+# Few differ, and a store has millions of events.
+@lru_cache(maxsize=1_024)
+def _needed(name: str, target: str | None, wire: bool) -> tuple[str, ...]:
+    needed = (*_CARRIED[name][0], *_ENTRY.get(target or "", ()))
+    if wire:
+        needed = (*needed, "lease_us")
+    if target == JobState.RETRYABLE and name in _CHARGES:
+        needed = (*needed, "delay_us")
+    return needed
+
+
 def _excess(event: Event) -> str | None:
-    must, may = _CARRIED[event.name]
-    for field in event.__struct_fields__:
-        known = field in _ALWAYS or field in must or field in may
-        if not known and getattr(event, field) is not None:
-            return f"{event.name} carries no {field}"
-    return None
+    fields, values_of = _FOREIGN[event.name]
+    if values_of(event).count(None) == len(fields):
+        return None
+    found = next(field for field in fields if getattr(event, field) is not None)
+    return f"{event.name} carries no {found}"
 
 
 def _misnamed(event: Event) -> str | None:
@@ -127,7 +154,7 @@ def _misborn(event: Event) -> str | None:
     made = event.made
     if made is None:
         return None
-    if made.profile not in PROFILES or made.delivery not in tuple(Delivery):
+    if made.profile not in PROFILES or made.delivery not in _DELIVERIES:
         return f"nothing is made with profile {made.profile} and delivery {made.delivery}"
     if made.allowed < 1 or made.losses_allowed < 1:
         return "nothing is made that may not even be tried once"
@@ -157,22 +184,23 @@ def _unguarded(job: Job, event: Event) -> str | None:
     found = JOB.fire(event.source, event.name, event.target, event.actor)
     if not isinstance(found, Transition):
         return None
+    guards = [guard for guard in found.guards if guard in _OF_THE_RECORD]
+    if not guards:
+        return None
     ctx = Context(By(event.actor, event.actor_id), event.command_id)
-    for guard in found.guards:
-        if guard in _OF_THE_RECORD and (unmet := GUARDS[guard](job, None, event.at, ctx)):
+    for guard in guards:
+        if unmet := GUARDS[guard](job, None, event.at, ctx):
             return unmet.detail
     return None
 
 
 def _repeated(job: Job, event: Event) -> str | None:
     """What is so already is no event."""
-    is_so = {
-        _E.HELD: job.held,
-        _E.CANCEL_REQUESTED: job.cancel_at is not None,
-        _E.RECEIVED: job.received_at is not None,
-        _E.ERASED: job.erased_at is not None,
-    }
-    return f"it was {event.name} before" if is_so.get(JobEvent(event.name)) else None
+    once = _ONCE.get(event.name)
+    is_so = (
+        job.held if event.name == _E.HELD else once is not None and getattr(job, once) is not None
+    )
+    return f"it was {event.name} before" if is_so else None
 
 
 def _untimely(job: Job, event: Event) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -87,6 +88,8 @@ def event_of(row: _Row) -> Event:
     """The event of a row that begins with the record's key; equal to the one that was written."""
     *values, rest = row
     values[7] = _ACTORS[values[7]]
+    # The one text that all events share: whoever hashes them looks at the object first.
+    values[-1] = intern(values[-1])
     if rest is not None:
         values += astuple(_decode_rest(rest))
     return Event(*values)

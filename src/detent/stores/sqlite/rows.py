@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Any, Final
 
 import msgspec
@@ -258,6 +259,8 @@ def event_of(row: _Row) -> Event:
     values = list(row[1:-1])
     try:
         values[7] = _ACTORS[values[7]]
+        # The one text that all events share: whoever hashes them looks at the object first.
+        values[-1] = intern(values[-1])
         if row[-1] is not None:
             values += astuple(_decode_rest(row[-1]))
     except _UNREADABLE as error:

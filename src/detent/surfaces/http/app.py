@@ -3,11 +3,9 @@ the surface that its path belongs to. Any method on any path gets an answer."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from starlette.websockets import WebSocket
@@ -26,6 +24,7 @@ from detent.surfaces.http.exchange import (
 )
 from detent.surfaces.http.gate import Gate, split_key
 from detent.surfaces.http.metrics import Metrics
+from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.http.routing import Route, Routes
 from detent.surfaces.http.service import Service
@@ -125,7 +124,10 @@ class WebApp:
         except Exception as error:
             reply = surface.problem(problem_of(error, call.request_id), call)
         headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
-        await _send(send, receive, reply, headers, is_head=call.method == "HEAD")
+        is_head = call.method == "HEAD"
+        await _send(send, reply, headers, is_head=is_head)
+        if reply.stream is not None and not is_head:
+            await pour(scope, receive, send, reply.stream, self.settings.stall_s)
         name = None if route is None else route.path
         self.metrics.saw(call.method, name, reply.status, time.perf_counter() - began)
 
@@ -191,13 +193,9 @@ def _path_of(scope: Scope) -> str:
 
 
 async def _send(
-    send: Send,
-    receive: Receive,
-    reply: Reply,
-    headers: Sequence[tuple[bytes, bytes]],
-    *,
-    is_head: bool,
+    send: Send, reply: Reply, headers: Sequence[tuple[bytes, bytes]], *, is_head: bool
 ) -> None:
+    """The reply; of a stream its head, unless nobody wants more."""
     told = [*headers, *_SECURE]
     told += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
     if reply.stream is None:
@@ -207,30 +205,5 @@ async def _send(
         await send({"type": "http.response.body", "body": b"" if is_head else reply.body})
         return
     await send({"type": "http.response.start", "status": reply.status, "headers": told})
-    await _stream(send, receive, reply)
-
-
-async def _stream(send: Send, receive: Receive, reply: Reply) -> None:
-    """Piece by piece, until there are no more or nobody listens."""
-    gone = asyncio.ensure_future(_gone(receive))
-    pouring = asyncio.ensure_future(_pour(send, reply))
-    try:
-        await asyncio.wait([gone, pouring], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in (gone, pouring):
-            one.cancel()
-            with suppress(asyncio.CancelledError, OSError):
-                await one
-
-
-async def _pour(send: Send, reply: Reply) -> None:
-    assert reply.stream is not None  # noqa: S101 - only streams are poured
-    async for piece in reply.stream:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _gone(receive: Receive) -> None:
-    message: Mapping[str, object] = {}
-    while message.get("type") != "http.disconnect":
-        message = await receive()
+    if is_head:
+        await send({"type": "http.response.body", "body": b""})

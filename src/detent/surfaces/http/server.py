@@ -10,6 +10,7 @@ import uvicorn
 
 from detent.errors import OpenToAll
 from detent.surfaces.http.app import WebApp
+from detent.surfaces.http.pouring import Protocol
 
 __all__ = ["Bind", "config_of", "need_guard", "serve"]
 
@@ -63,6 +64,7 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
         app,
         host=bind.host,
         port=bind.port,
+        http=Protocol,
         lifespan="on",
         log_config=None,
         access_log=False,

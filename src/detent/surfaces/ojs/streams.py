@@ -20,6 +20,7 @@ from detent.lifecycle.job.table import ENDED
 from detent.stores.api import Fed, Stored
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.sse import BEAT, RETRY, Places, frame
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import invalid, missing
@@ -33,7 +34,6 @@ BEAT_S: Final = 10.0
 _MISSED_MAX: Final = 10_000
 """How many events of the feed are looked through for what somebody has missed."""
 _FINAL = frozenset(state.value for state in ENDED)
-_SSE = "text/event-stream"
 
 
 class _Channel(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Streams:
     def __init__(self, desk: Desk, events: Events) -> None:
         self._desk = desk
         self._events = events
-        self._open = 0
+        self._places = Places(desk.settings.streams_max)
 
     # --- SSE ------------------------------------------------------------------------------------
 
@@ -103,16 +103,12 @@ class Streams:
         return channel_of(text, types)
 
     def _sse(self, call: Call, channel: _Channel) -> Reply:
-        if self._open >= self._desk.settings.streams_max:
-            raise Problem(429, "rate_limited", "too many streams are open", retryable=True)
-        headers = (("x-accel-buffering", "no"),)
-        return Reply(200, type=_SSE, headers=headers, stream=self._frames(call, channel))
+        return self._places.reply(self._frames(call, channel))
 
     async def _frames(self, call: Call, channel: _Channel) -> AsyncIterator[bytes]:
-        self._open += 1
         listener = await self._desk.engine.tail.listen(_of_tenant(self._desk.tenant(call)))
         try:
-            yield b"retry: 3000\n\n"
+            yield RETRY
             async for frame in self._missed(call, channel):
                 yield frame
             if channel.kind == "job" and await self._is_over(call, channel.name):
@@ -122,7 +118,6 @@ class Streams:
                 yield frame
         finally:
             self._desk.engine.tail.leave(listener)
-            self._open -= 1
 
     async def _missed(self, call: Call, channel: _Channel) -> AsyncIterator[bytes]:
         """What has happened since the event that the reader saw last."""
@@ -134,10 +129,10 @@ class Streams:
         async for page in self._desk.engine.tail.since(after):
             for one in await self.told(page, self._desk.tenant(call), call.who):
                 if channel.takes(one):
-                    yield _frame(one)
+                    yield frame(one.type, one.body["data"], one.id)
             looked += len(page)
             if looked >= _MISSED_MAX:
-                yield _said("system.gap", {"channel": channel.text, "gap_start": seen})
+                yield frame("system.gap", {"channel": channel.text, "gap_start": seen})
                 return
 
     async def _live(
@@ -146,18 +141,18 @@ class Streams:
         while True:
             page = await self._next(listener)
             if self._desk.service.stopping.is_set():
-                yield _said("server.shutdown", {"reason": "the server stops", "grace_period_ms": 0})
+                yield frame("server.shutdown", {"reason": "the server stops", "grace_period_ms": 0})
                 return
             if listener.dropped:
-                yield _said("system.events_dropped", _dropped(listener, channel))
+                yield frame("system.events_dropped", _dropped(listener, channel))
             found = await self.told(page, self._desk.tenant(call), call.who)
             mine = [one for one in found if channel.takes(one)]
             for one in mine:
-                yield _frame(one)
+                yield frame(one.type, one.body["data"], one.id)
             if channel.kind == "job" and any(_ends(one) for one in mine):
                 return
             if not mine:
-                yield b":heartbeat\n\n"
+                yield BEAT
 
     async def _next(self, listener: Listener) -> list[Fed]:
         """What comes next; nothing when it is time for a sign of life, or to stop."""
@@ -183,7 +178,7 @@ class Streams:
             "to": stored.job.state,
             "timestamp": told(stored.job.state_at),
         }
-        return _said("job.state_changed", data)
+        return frame("job.state_changed", data)
 
     # --- what is told ---------------------------------------------------------------------------
 
@@ -319,15 +314,6 @@ def _of_tenant(tenant: str) -> Callable[[Fed], bool]:
 
 def _ends(one: Told) -> bool:
     return one.type == "job.state_changed" and one.body["data"].get("to") in _FINAL
-
-
-def _frame(one: Told) -> bytes:
-    data = msgspec.json.encode(one.body["data"])
-    return b"id: %s\nevent: %s\ndata: %s\n\n" % (one.id.encode(), one.type.encode(), data)
-
-
-def _said(kind: str, data: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(data))
 
 
 def _dropped(listener: Listener, channel: _Channel) -> dict[str, Any]:

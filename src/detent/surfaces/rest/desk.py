@@ -1,0 +1,106 @@
+"""What every operation of this surface needs: whose jobs, which job, and how to answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from detent.engine.engine import Engine
+from detent.lifecycle.event import By
+from detent.lifecycle.job import JobState
+from detent.lifecycle.machine import Actor
+from detent.stores.api import Stored, key_of
+from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.service import Service
+from detent.surfaces.rest.faults import bad, missing
+from detent.surfaces.rest.shown import error_of, job_of
+
+__all__ = ["LINES_SHOWN_MAX", "Desk", "number_in"]
+
+LINES_SHOWN_MAX: Final = 10_001
+"""What one run may say, and the line that says that it wanted to say more."""
+_LINES_PAGE = 1_000
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_DIGITS_MAX = 18
+
+
+class Desk:
+    """The engine, and the words in which this surface is asked."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.service.engine
+
+    def tenant(self, call: Call) -> str:
+        """Whose jobs are meant: the key says so, and nothing else."""
+        if not call.who.may_enter(call.who.tenant):
+            raise Problem(403, "FORBIDDEN", "this key is for several tenants; use one per tenant")
+        return call.who.tenant
+
+    def by(self, call: Call) -> By:
+        """Whom the history names."""
+        return By(Actor.USER, call.who.id or "rest")
+
+    def need_queue(self, call: Call, queue: str) -> None:
+        """Refuse queues that the key is not for."""
+        if not call.who.may_use(queue):
+            raise Problem(403, "FORBIDDEN", f"this key is not for queue {queue}", queue=queue)
+
+    async def stored(self, call: Call) -> Stored:
+        """The job of the path; somebody else's is not there."""
+        name = call.param("id")
+        [found] = await self.engine.store.get([(self.tenant(call), name.lower())])
+        if found is None or found.job.erased_at is not None:
+            raise missing(name)
+        self.need_queue(call, found.job.queue)
+        return found
+
+    async def error(self, stored: Stored) -> dict[str, str] | None:
+        """Why it failed, if it did."""
+        if stored.job.state is not JobState.DISCARDED:
+            return None
+        return error_of(stored, await self.engine.store.history(key_of(stored.job)))
+
+    async def shown(self, stored: Stored) -> dict[str, Any]:
+        """The job with its log."""
+        told, logs = job_of(stored, await self.error(stored)), list[str]()
+        while len(logs) < LINES_SHOWN_MAX:
+            most = min(_LINES_PAGE, LINES_SHOWN_MAX - len(logs))
+            page = await self.engine.store.logs(key_of(stored.job), len(logs), most)
+            logs += [one.line.text for one in page]
+            if len(page) < most:
+                break
+        else:
+            # Only jobs that are tried again can have said more than one run may.
+            told["logsNextCursor"] = len(logs)
+        told["logs"] = logs
+        return told
+
+    def reply(self, call: Call, status: int = 200, **told: Any) -> Reply:
+        """What is told, with the id of the request."""
+        return Reply(status, msgspec.json.encode({"requestId": call.request_id, **told}))
+
+
+def with_uuid(call: Call, fresh: str) -> None:
+    """Ids of requests are UUIDs here: one that is none is replaced, before anybody reads it."""
+    if not _UUID.fullmatch(call.request_id):
+        call.request_id = fresh
+
+
+def number_in(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+    """A number that was asked for; more than there may be is as much as there may be."""
+    text = query.get(name)
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_MAX or int(text) < least:
+        raise bad(f"{name} must be a number from {least} to {most}", field=name)
+    return min(int(text), most)

@@ -117,7 +117,7 @@ def main() -> None:
     if name == "huey":
         print(json.dumps(huey(asked, address, int(many))))
     else:
-        import uvloop  # type: ignore[import-not-found]  # noqa: PLC0415 - only in there
+        import uvloop  # noqa: PLC0415 - only in there
 
         print(json.dumps(uvloop.run(pgqueuer(asked, address, int(many)))))
 

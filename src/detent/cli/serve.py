@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from detent.cli.bundles import expanded
+from detent.cli.bundles import Bundle, expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
 
@@ -18,12 +19,27 @@ _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
 
 
+@dataclass(frozen=True)
+class Door(Bundle):
+    """Where the server listens, and with which certificate."""
+
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 is any.")] = 8080
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate file.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None
+
+    def told(self) -> dict[str, Any]:
+        """The same as the server takes it."""
+        files = {"certfile": self.tls_cert, "keyfile": self.tls_key}
+        named = {name: str(file) for name, file in files.items() if file is not None}
+        return {"host": self.host, "port": self.port, **named}
+
+
 @expanded
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
     place: Place,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 is any.")] = 8080,
+    door: Door,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that the server may be called by.")
     ] = None,
@@ -33,8 +49,6 @@ def serve(  # noqa: PLR0913 - one parameter per option
     rate: Annotated[
         int | None, typer.Option(min=1, help="Requests a second for one caller.")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="A certificate file.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
     jobnik_lease: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,12 +86,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         rate=rate,
         test_mode=test_mode,
     )
-    bind = Bind(
-        host=host,
-        port=port,
-        certfile=None if tls_cert is None else str(tls_cert),
-        keyfile=None if tls_key is None else str(tls_key),
-    )
+    bind = Bind(**door.told())
     with errors_end_the_command():
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)

@@ -11,7 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench import drivers, lifecycle, postgres, seal, stores
+from bench import drivers, lifecycle, postgres, seal, stores, worker
 from bench.measure import Bench, Ratio, Result, compare, run
 
 BENCHES: dict[str, Callable[[], Bench]] = {
@@ -24,6 +24,10 @@ BENCHES: dict[str, Callable[[], Bench]] = {
 }
 LARGE = {"postgres": postgres.bench_large, "stores": stores.bench_large}
 """What `--large` builds instead."""
+WORKER = "worker"
+"""Whole runs of real fleets, so it is asked for by name only, and told in tables of its own."""
+WORKER_REPETITIONS = 3
+REPETITIONS = 51
 _WIDTH = 110
 _COMPARED = ("asyncpg", "msgspec", "psycopg", "python-statemachine", "transitions")
 
@@ -43,15 +47,19 @@ class Report(msgspec.Struct, frozen=True):
 def main() -> None:
     """Run the benchmarks that were named, or all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(BENCHES)}")
+    known = (*BENCHES, WORKER)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of: {', '.join(known)}")
     parser.add_argument("--json", action="store_true", help="print one JSON document per line")
-    parser.add_argument("--repetitions", type=int, default=51, help="slices per case (default 51)")
+    parser.add_argument("--repetitions", type=int, help="slices per case (51; runs of a worker 3)")
     parser.add_argument("--large", action="store_true", help="also what takes minutes to build")
     asked = parser.parse_args()
-    if unknown := set(asked.names) - set(BENCHES):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    if unknown := set(asked.names) - set(known):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     for name in asked.names or BENCHES:
-        report = measure(name, max(2, asked.repetitions), is_large=asked.large)
+        if name == WORKER:
+            worker.run(asked.repetitions or WORKER_REPETITIONS, is_large=asked.large)
+            continue
+        report = measure(name, max(2, asked.repetitions or REPETITIONS), is_large=asked.large)
         if asked.json:
             print(msgspec.json.encode(report).decode())
         else:

@@ -22,14 +22,6 @@ T = TypeVar("T")
 _NOW = 1_700_000_000_000_000
 _LANE = Lane("", "default", "mail.send", "python", "pull", "")
 _MADE = '{"made":{"profile":"python","delivery":"pull"},"queue":"default","priority":0,"place":1}'
-_EVENT: dict[str, Any] = {
-    "event_at": _NOW,
-    "event_actor": "worker",
-    "event_actor_id": "w1",
-    "event_command_id": "command-1",
-    "event_kind": "job",
-    "event_rest": None,
-}
 _HELD: dict[str, Any] = {
     "tenant": "",
     "holder": "w1",
@@ -77,40 +69,33 @@ class Raw:
         """New jobs with body and event, in one commit."""
         first, self._last = self._last + 1, self._last + number
         ids = [f"{one:032}" for one in range(first, self._last + 1)]
-        told: dict[str, Any] = {name: [value] * number for name, value in _JOB.items()}
-        told |= {name: [value] * number for name, value in _EVENT.items()}
-        told |= {"job_id": ids, "event_records": ids}
-        told |= {
-            "event_tenants": [""] * number,
-            "event_version": [1] * number,
-            "event_name": ["enqueue"] * number,
-            "event_source": [None] * number,
-            "event_target": ["available"] * number,
-            "event_rest": [_MADE] * number,
-            "lanes": [self.lane] * number,
+        events = [_event(None, one, 1, ("enqueue", None, "available", _MADE)) for one in ids]
+        told: dict[str, Any] = {
+            "news": [self._new(one, place) for place, one in enumerate(ids, first)],
+            "events": events,
             "tag_tenants": [],
             "tag_texts": [],
             "tag_ids": [],
             "now": _NOW,
         }
-        told["job_place"] = list(range(first, self._last + 1))
         self._send("push", told)
+
+    def _new(self, job: str, place: int) -> tuple[Any, ...]:
+        known = {**_RECORD, "id": job, "place": place}
+        body = ("mail.send", "[]", "{}", None, None, None, None)
+        return (*(known.get(name) for name in JOB), None, self.lane, None, False, *body)
 
     def step(self, number: int) -> None:
         """Complete what was claimed, claim as many again, in one commit."""
         leases = [f"lease-{self._last + one}" for one in range(number)]
         self._last += number
-        done = len(self._active)
-        told: dict[str, Any] = {name: [value] * done for name, value in {**_DONE, **_EVENT}.items()}
-        numbers = list(range(done))
-        told |= {"numbers": numbers, "event_numbers": numbers, "ids": self._active}
-        told |= {
-            "fence_leases": self._held,
-            "event_version": [3] * done,
-            "event_name": ["complete"] * done,
-            "event_source": ["active"] * done,
-            "event_target": ["completed"] * done,
-            "move_place": numbers,
+        held = list(enumerate(zip(self._active, self._held, strict=True)))
+        told: dict[str, Any] = {
+            "moves": [_moved(number, *one) for number, one in held],
+            "events": [
+                _event(number, one, 3, ("complete", "active", "completed", None))
+                for number, (one, _) in held
+            ],
             **_NOTHING,
             **_HELD,
             "leases": leases,
@@ -123,8 +108,16 @@ class Raw:
         self._active, self._held = [row["id"] for row in rows], leases
 
 
-def _filled(prefix: str, names: tuple[str, ...], known: dict[str, Any]) -> dict[str, Any]:
-    return {f"{prefix}_{name}": known.get(name) for name in names}
+def _event(number: int | None, job: str, version: int, how: tuple[Any, ...]) -> tuple[Any, ...]:
+    name, source, target, rest = how
+    by = ("worker", "w1", "command-1", "job")
+    return (number, "", job, version, _NOW, name, source, target, *by, rest)
+
+
+def _moved(number: int, job: str, lease: str) -> tuple[Any, ...]:
+    known = {**_ENDED, "place": number}
+    head = (number, 2, lease, None, True, False, False, False, False, "", job, None)
+    return (*head, *(known.get(name) for name in MOVING))
 
 
 _RECORD: dict[str, Any] = {
@@ -160,30 +153,5 @@ _ENDED: dict[str, Any] = {
     "started_at": _NOW,
     "cause": "succeeded",
     "previous": "active",
-}
-_JOB = {
-    **_filled("job", JOB, _RECORD),
-    "keys": None,
-    "gated": False,
-    "wakes": None,
-    "fingerprints": None,
-    "types": "mail.send",
-    "payloads": "[]",
-    "metas": "{}",
-    "tags": None,
-    "retries": None,
-    "schemas": None,
-}
-_DONE = {
-    **_filled("move", MOVING, _ENDED),
-    "gated": False,
-    "with_checkpoint": False,
-    "fences": 2,
-    "lanes": None,
-    "leaves": True,
-    "with_result": False,
-    "with_failure": False,
-    "tenants": "",
-    "wakes": None,
 }
 _NOTHING = arrays.no_asides()

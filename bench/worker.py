@@ -1,165 +1,190 @@
-"""`python -m bench.worker [--jobs N] [--slots N] [--repetitions N]`: one worker drains no-ops.
+"""`python -m bench.worker [--large]`: real fleets drain no-ops, beside PgQueuer and Huey.
 
-Beside it, in the same run, the loop that only steps the store: complete a hundred, claim the next
-hundred, with the decision of the lifecycle about each, but without handlers, threads and reports.
-Each repetition is a database of its own; both take turns, and the medians are shown.
+Every run has a store of its own and worker processes of its own (`detent worker`, with its
+supervisor); ours and theirs take turns, and medians are shown. Handlers leave a trace in a file, by
+which everything is counted: rates from the first start to the last, what was lost, what ran twice.
+A lost or doubled job fails the benchmark. Processor time suffers less from neighbours than the
+clock on the wall: that of the workers (for ours with the supervisor) and of the database server.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import resource
+import os
 import statistics
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
-import msgspec
 import psycopg
 from psycopg import sql
 from rich.console import Console
 from rich.table import Table
 
-from bench.stores import Ours
-from detent import Detent
+from bench.crews import CREWS, Crew, Drained, drained, need_rivals, pinged
+from bench.measure import Ratio
 from tools.postgres import Server
 
-__all__ = ["Drained", "drain", "main", "step"]
+__all__ = ["main", "measure"]
 
-STEP = 100
-SLOTS = 200
-"""Twice a step: one batch runs while the store works on the other."""
-BULK = 5_000
-
-
-class Drained(msgspec.Struct, frozen=True):
-    """How long it took, and how much of a processor all threads of this process had."""
-
-    jobs: int
-    seconds: float
-    cpu_seconds: float
-
-    @property
-    def per_second(self) -> float:
-        return self.jobs / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        return self.cpu_seconds * 1e6 / self.jobs
+JOBS, JOBS_LARGE = 10_000, 100_000
+WORKERS = (1, 2)
+PINGS = 200
+Figures = dict[tuple[str, str], list[float]]
+"""Per crew (database and name) and measure, what each repetition found."""
+GOALS = {
+    "sqlite": {"drain, 1 worker": 4.0, "enqueue, single": 1.0, "p50 ms": 2.0, "p99 ms": 2.0},
+    "postgresql": {"drain, 1 worker": 1.2, "enqueue, single": 1.2, "enqueue, bulk": 2.0},
+}
+"""How many times as good as the rival of the same run we have to be."""
 
 
-class _Watch:
-    """Both clocks, from the first job to the last."""
+class Places:
+    """Stores, each used once."""
 
-    def __init__(self) -> None:
-        self._begun = (time.perf_counter(), time.process_time())
+    def __init__(self, folder: Path, server: Server) -> None:
+        self._folder = folder
+        self._server = server
+        self._numbers = count(1)
 
-    def stop(self, jobs: int) -> Drained:
-        wall, cpu = self._begun
-        return Drained(jobs, time.perf_counter() - wall, time.process_time() - cpu)
-
-
-def step(url: str, jobs: int) -> Drained:
-    """The store alone."""
-    ours = Ours(url)
-    for at in range(0, jobs + STEP, BULK):
-        ours.wait(ours.step_in_pieces(ours.units(min(BULK, jobs + STEP - at))))
-    ours.step(STEP)
-    watch = _Watch()
-    for _ in range(jobs // STEP):
-        ours.step(STEP)
-    drained = watch.stop(jobs)
-    ours.close()
-    return drained
-
-
-def drain(url: str, jobs: int, slots: int = SLOTS) -> Drained:
-    """An embedded worker, with everything that it does for a job."""
-    app = Detent(url)
-    ran: Counter[int] = Counter()
-
-    @app.job
-    async def nothing(number: int) -> None:
-        ran[number] += 1
-
-    for at in range(0, jobs, BULK):
-        app.enqueue_many([nothing.bind(number) for number in range(at, min(at + BULK, jobs))])
-    drained = asyncio.run(_drain(app, jobs, slots))
-    assert ran == Counter(range(jobs)), "every job is run once"
-    app.close()
-    return drained
-
-
-async def _drain(app: Detent, jobs: int, slots: int) -> Drained:
-    async with app.working(slots=slots, upkeep=False) as working:
-        watch = _Watch()
-        # What counts is what is stored, not what was run; asking more often would cost something.
-        while working.status is None or working.status.done < jobs:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        return watch.stop(jobs)
+    def new(self, database: str) -> tuple[str, Path, int | None]:
+        """The address of a new store, a folder beside it, and the server that it is on."""
+        number = next(self._numbers)
+        folder = self._folder / str(number)
+        folder.mkdir()
+        if database == "sqlite":
+            return f"sqlite://{folder}/jobs.db", folder, None
+        with psycopg.connect(self._server.url("postgres"), autocommit=True) as admin:
+            name = sql.Identifier(f"run_{number}")
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        return self._server.url(f"run_{number}"), folder, self._server.process
 
 
 @contextmanager
-def sqlite() -> Iterator[Callable[[], str]]:
-    """Addresses of files, one after the other."""
-    with tempfile.TemporaryDirectory(prefix="detent-bench-") as folder:
-        numbers = iter(range(10_000))
-        yield lambda: f"sqlite:///{Path(folder)}/{next(numbers)}.db"
+def places() -> Iterator[Places]:
+    """Files in a folder, and databases on a server that keeps its promises."""
+    with (
+        tempfile.TemporaryDirectory(prefix="detent-bench-") as folder,
+        Server(shared_buffers="512MB", max_wal_size="4GB") as server,
+    ):
+        yield Places(Path(folder), server)
 
 
-@contextmanager
-def postgresql() -> Iterator[Callable[[], str]]:
-    """Addresses of databases on a server that keeps its promises."""
-    with Server(shared_buffers="512MB", max_wal_size="4GB") as server:
-        admin = psycopg.connect(server.url("postgres"), autocommit=True)
-        numbers = iter(range(10_000))
+def measure(databases: Sequence[str], jobs: int, repetitions: int) -> Figures:
+    """Everything, crew by crew, repetition by repetition."""
+    need_rivals()
+    found: Figures = defaultdict(list)
+    asked = [crew for crew in CREWS if crew.database in databases]
+    with places() as new:
+        for _ in range(repetitions):
+            for measuring in (_drains, _pings):
+                for crew in asked:
+                    for name, value in measuring(crew, new, jobs):
+                        found[f"{crew.database} {crew.name}", name].append(value)
+    return found
 
-        def made() -> str:
-            name = f"bench_{next(numbers)}"
-            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-            return server.url(name)
 
-        with admin:
-            yield made
+def _drains(crew: Crew, new: Places, jobs: int) -> Iterator[tuple[str, float]]:
+    for workers in WORKERS:
+        url, folder, server = new.new(crew.database)
+        rates = crew.ask("fill", url, jobs)
+        one = drained(crew, url, (jobs, workers), folder, server)
+        if one.lost or one.doubled:
+            raise SystemExit(f"{crew.name}: {one.lost} lost, {one.doubled} ran twice")
+        if workers == 1:
+            yield from ((f"enqueue, {how}", rate) for how, rate in rates.items())
+            yield from _of_one(one)
+        yield f"drain, {workers} worker{'s' if workers > 1 else ''}", one.per_second
+
+
+def _of_one(one: Drained) -> Iterator[tuple[str, float]]:
+    yield "CPU us/job", one.cpu_us
+    yield "server us/job", one.server_us
+    yield "RSS MB", one.rss_mb
+
+
+def _pings(crew: Crew, new: Places, _: int) -> Iterator[tuple[str, float]]:
+    url, folder, _server = new.new(crew.database)
+    spans = pinged(crew, url, PINGS, folder)
+    yield "p50 ms", statistics.median(spans)
+    yield "p99 ms", spans[int(len(spans) * 0.99) - 1]
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+_LESS_IS_BETTER = ("CPU us/job", "server us/job", "RSS MB", "p50 ms", "p99 ms")
+MEASURES = (
+    "drain, 1 worker",
+    "drain, 2 workers",
+    "enqueue, single",
+    "enqueue, bulk",
+    *_LESS_IS_BETTER,
+)
+
+
+def ratios(found: Figures) -> Iterator[Ratio]:
+    """Ours beside the rival on the same database; above one is better."""
+    for database, goals in GOALS.items():
+        rival = next(c.name for c in CREWS if c.database == database and not c.is_ours)
+        for name in MEASURES:
+            ours = found.get((f"{database} Detent", name))
+            theirs = found.get((f"{database} {rival}", name))
+            if ours and theirs and statistics.median(ours) and statistics.median(theirs):
+                times = statistics.median(ours) / statistics.median(theirs)
+                times = 1 / times if name in _LESS_IS_BETTER else times
+                yield Ratio(f"{database}: {name}", rival, times, goals.get(name, 0.0))
+
+
+def show(found: Figures, title: str) -> None:
+    """Two tables: what was measured, and how it compares."""
+    console = Console(width=110)
+    names = list(dict.fromkeys(crew for crew, _ in found))
+    table = Table(title=title)
+    table.add_column("per second, unless said")
+    for name in names:
+        table.add_column(name, justify="right")
+    for name in MEASURES:
+        row = [_told(found.get((crew, name))) for crew in names]
+        table.add_row(name, *row)
+    console.print(table)
+    compared = Table(title="times as good as the rival")
+    for column in ("measure", "rival", "times", "goal", ""):
+        compared.add_column(column)
+    for one in ratios(found):
+        goal = (f">= {one.at_least:g}", one.verdict) if one.at_least else ("", "")
+        compared.add_row(one.ours, one.theirs, f"{one.times:.2f}", *goal)
+    console.print(compared)
+
+
+def _told(values: list[float] | None) -> str:
+    if not values:
+        return ""
+    median = statistics.median(values)
+    return f"{median:,.0f}" if median >= 100 else f"{median:.1f}"  # noqa: PLR2004
+
+
+def run(
+    repetitions: int, *, is_large: bool, databases: Sequence[str] = ("sqlite", "postgresql")
+) -> None:
+    """Measure and print."""
+    jobs = JOBS_LARGE if is_large else JOBS
+    before = os.getloadavg()[0]
+    found = measure(databases, jobs, repetitions)
+    load = f"load {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    show(found, f"{jobs:,} no-ops, medians of {repetitions}, {load} on {os.cpu_count()} cores")
 
 
 def main() -> None:
-    """Measure both stores and print."""
+    """What stands on the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--slots", type=int, default=SLOTS)
+    parser.add_argument("--large", action="store_true", help=f"{JOBS_LARGE} jobs")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--store", choices=tuple(GOALS), action="append", help="only this one")
     asked = parser.parse_args()
-    table = Table(title=f"{asked.jobs} no-ops, one process, medians of {asked.repetitions}")
-    for column in ("case", "jobs/s", "CPU us/job", "of the store alone"):
-        table.add_column(column, justify="left" if column == "case" else "right")
-    for name, places in (("SQLite", sqlite), ("PostgreSQL", postgresql)):
-        with places() as url:
-            _measure(table, name, url, asked)
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    Console(width=100).print(table, f"most memory of this process: {memory} MB")
-
-
-def _measure(table: Table, name: str, url: Callable[[], str], asked: argparse.Namespace) -> None:
-    steps: list[Drained] = []
-    drains: list[Drained] = []
-    for _ in range(asked.repetitions):
-        steps.append(step(url(), asked.jobs))
-        drains.append(drain(url(), asked.jobs, asked.slots))
-    alone = _row(table, f"{name}: steps of {STEP}, no worker", steps)
-    _row(table, f"{name}: one worker, {asked.slots} slots", drains, alone)
-
-
-def _row(table: Table, case: str, some: list[Drained], alone: float | None = None) -> float:
-    rate = statistics.median(one.per_second for one in some)
-    cpu = statistics.median(one.cpu_us for one in some)
-    share = "" if alone is None else f"{100 * rate / alone:.0f} %"
-    table.add_row(case, f"{rate:,.0f}", f"{cpu:.0f}", share)
-    return rate
+    run(asked.repetitions, is_large=asked.large, databases=asked.store or tuple(GOALS))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ if __name__ == "__main__":
         running.result()
     except JobCancelled as error:
         print("cancelled:", error.fields["cause"])
-    for event in running.history()[-2:]:
-        print(event.name, "by", event.actor, "-", event.reason)
+    for event in running.history():
+        if event.name in ("cancel_requested", "cancel"):
+            print(event.name, "by", event.actor, "-", event.reason)
 
 # It prints:
 #   cancelled

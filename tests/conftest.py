@@ -1,10 +1,14 @@
-"""How Hypothesis behaves everywhere: without time limits, and repeatably in CI.
+"""What holds in every room: how coroutines are run, and how Hypothesis behaves.
+
+Hypothesis has no time limits, and is repeatable in CI.
 
 Our own pytest plugin is loaded here, as a plugin of the project rather than of its environment.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 
 import pytest
@@ -21,3 +25,13 @@ _CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)
 settings.register_profile("local", deadline=None, suppress_health_check=_CALM)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own; rooms with other loops go first."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

@@ -5,13 +5,14 @@ With a second argument it believes to be on a host of that name.
 
 from __future__ import annotations
 
-import socket
+import os
 import sys
 
 from detent import Detent
 
 if len(sys.argv) > 2:
-    socket.gethostname = lambda: sys.argv[2]
+    was = os.uname()
+    os.uname = lambda: os.uname_result((was.sysname, sys.argv[2], *was[2:]))
 
 with Detent(sys.argv[1]) as app:
 

@@ -73,6 +73,7 @@ def test_every_option_arrives(app: Detent) -> None:
         timeout=timedelta(seconds=30),
         queue_timeout=60,
         expires=3600,
+        losses=7,
         key="customer:{to}",
         tags=["a", "b"],
         meta={"n": [1]},
@@ -84,6 +85,7 @@ def test_every_option_arrives(app: Detent) -> None:
     assert (made.active_us, made.available_us) == (30_000_000, 60_000_000)
     assert made.expires_at == made.created_at + 3_600_000_000
     assert (made.allowed, body.retry.max_attempts) == (5, 5)
+    assert made.losses_allowed == 7
     assert (body.retry.initial_us, body.retry.max_us) == (2_000_000, 60_000_000)
     assert body.retry.non_retryable == ("KeyError", "x.Y")
     assert (body.key, body.tags, body.meta) == ("customer:ada", ("a", "b"), '{"n":[1]}')
@@ -105,6 +107,7 @@ def test_moments_are_datetimes_with_a_zone(app: Detent, clock: VirtualClock) -> 
         ({"key": "{nobody}"}, BadOption),
         ({"meta": {"a": object()}}, BadOption),
         ({"quue": "a"}, BadOption),
+        ({"losses": 0}, BadOption),
         ({"nothing_like_it": "a"}, BadOption),
         ({"retry": -2}, BadPolicy),
         ({"limit": Limit(concurrency=0)}, BadPolicy),

@@ -128,6 +128,22 @@ def test_a_workflow_is_shown_and_steered(desk: Desk) -> None:
     assert desk.run("workflow", "show", "nowhere").complained.endswith("[unknown_workflow].")
 
 
+def test_a_workflow_is_drawn_and_a_gate_put_before_a_step(desk: Desk) -> None:
+    flow = build(desk)
+    [taken] = desk.claim().jobs
+    assert desk.data("workflow", "wait", flow, "build", "-r", "look")["answer"] == "accepted"
+    assert desk.data("workflow", "wait", flow, "build")["answer"] == "unchanged"
+    finish(desk, taken)
+    assert desk.said("workflow", "tree", flow).splitlines() == [
+        "release  in_progress  ░░░░░░░░░░   0 %",
+        "├─ build   waiting      ██████████ 100 %  1 of 1 completed, needs approval",
+        "└─ deploy  waiting      ░░░░░░░░░░   0 %  0 of 1 completed, needs approval",
+    ]
+    assert desk.data("workflow", "approve", flow, "build")["answer"] == "accepted"
+    assert desk.data("workflow", "tree", flow)["percentage"] == 50
+    assert desk.run("workflow", "wait", flow, "build").code == 1
+
+
 def test_workflows_are_listed_page_by_page(desk: Desk) -> None:
     flows = [build(desk) for _ in range(3)][::-1]
     page = desk.data("workflow", "list", "--limit", "2")

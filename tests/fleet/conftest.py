@@ -18,10 +18,16 @@ def store() -> str:
 
 
 @pytest.fixture
-def yard(store: str, tmp_path: Path) -> Iterator[Yard]:
+def program() -> str:
+    """What the fleets run."""
+    return "program.txt"
+
+
+@pytest.fixture
+def yard(store: str, program: str, tmp_path: Path) -> Iterator[Yard]:
     """A program, its store and its fleets."""
     url = f"sqlite:///{tmp_path}/detent.db" if store == "sqlite" else databases().of(tmp_path)
-    yard = Yard(tmp_path, url)
+    yard = Yard(tmp_path, url, program)
     try:
         yield yard
     finally:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import pytest
 
-from tests.fleet.yard import Yard, eventually
+from detent.engine.processes import process_of
+from detent.host import is_alive
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
 
 BOTH = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 
@@ -18,6 +22,13 @@ def test_jobs_are_run_and_everything_ends_when_it_is_told_to(yard: Yard) -> None
     handles = [yard.enqueue("quick", number) for number in range(50)]
     fleet = yard.start("--workers", "2")
     assert [handle.result(timeout=30) for handle in handles] == list(range(50))
+    for one in yard.workers():
+        assert one.row is not None
+        assert one.row.who is not None
+        assert one.instance is not None
+        born = (one.instance.pid or 0, one.instance.process_at or 0)
+        assert one.row.who.process == process_of(*born), "row and journal mean the same process"
+        assert is_alive(*born)
     fleet.send_signal(signal.SIGTERM)
     assert fleet.wait(30) == 0, yard.log(fleet)
     assert yard.processes() == []
@@ -99,6 +110,11 @@ def test_a_second_signal_does_not_wait(yard: Yard) -> None:
     assert job.status().state in ("active", "available")
 
 
+def slots_in(drawn: str) -> list[str]:
+    """The slots that a picture of the tree names."""
+    return re.findall(r"(\S+) \S+ [0-9a-f-]{36}$", drawn, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     yard.start("--workers", "2")
@@ -107,15 +123,21 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     )
     assert yard.states() == {"worker-1": "Suspended", "worker-2": "Running"}
     yard.detent("workers", "stop", "worker-2")
+    assert "user " in yard.detent("workers", "history", "worker-2")
     job = yard.enqueue("quick", 1)
     yard.detent("workers", "resume", "worker-1")
     assert job.result(timeout=30) == 1
-    yard.detent("workers", "start", "worker-2", code=1)
+    assert yard.detent("workers", "start", "worker-2") == "worker-2: start\n"
+    assert yard.states() == {"worker-1": "Running", "worker-2": "Running"}
     before = yard.pids_of("worker-1")
     yard.detent("workers", "kill", "worker-1")
     eventually(lambda: yard.pids_of("worker-1") not in ([], before))
-    assert "user " in yard.detent("workers", "history", "worker-2")
-    assert "worker-1" in yard.detent("workers", "tree")
+    assert set(slots_in(yard.detent("workers", "tree"))) == {"worker-1", "worker-2"}
+    keepers = {"commands", "upkeep"}
+    drawn = yard.detent("workers", "tree", "--all")
+    assert set(slots_in(drawn)) == {"worker-1", "worker-2", *keepers}
+    assert drawn.count(": supervisor ") == 1, "all are below the one that keeps them"
+    assert "upkeep" not in yard.detent("workers", "list")
     assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
 
 
@@ -138,6 +160,6 @@ def test_a_reload_runs_the_new_program_and_keeps_the_old_one_if_that_is_broken(y
 
 def test_a_program_that_cannot_be_imported_stops_the_start(yard: Yard) -> None:
     (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
-    told = yard.detent("worker", "program.py", code=1)
+    told = yard.detent("worker", "program.py", code=2)
     assert "nothing_of_that_name" in told
     assert "app_broken" in told

@@ -6,30 +6,30 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from detent import Detent, Handle
 from detent.engine.workers import Listed
-from detent.runtime.process.identity import name_of, pids, state_of
+from detent.host import name_of, pids, state_of
+from detent.lifecycle.event import Event
+from detent.stores.api import Fed
+from tests.waiting import eventually
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-_PROGRAM = Path(__file__).with_name("program.txt")
+_HERE = Path(__file__).parent
+_MARK = "DETENT_TEST_YARD"
 
 
-def eventually(look: Callable[[], T], why: str = "") -> T:
-    """What it answers, as soon as that is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"in vain: {why or look}"
-        threading.Event().wait(0.03)
+def outlast(seconds: float) -> None:
+    """Come back when so much time has passed: for leases, which nothing but time ends."""
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, patience_s=seconds + PATIENCE_S)
 
 
 def slot_of(one: Listed) -> str:
@@ -42,9 +42,11 @@ def slot_of(one: Listed) -> str:
 class Yard:
     """A folder with a program, its store, and fleets that are started in it."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, program: str = "program.txt") -> None:
         self.folder = folder
         self.url = url
+        self._program = _HERE / program
+        self._mark = str(uuid4())
         self.marks = folder / "marks"
         self.marks.mkdir()
         self._fleets: list[subprocess.Popen[bytes]] = []
@@ -53,7 +55,9 @@ class Yard:
 
     def write(self, version: str) -> None:
         """The program, as its author has it now."""
-        text = _PROGRAM.read_text().format(url=self.url, marks=str(self.marks), version=version)
+        text = self._program.read_text().format(
+            url=self.url, marks=str(self.marks), version=version
+        )
         (self.folder / "program.py").write_text(text)
 
     def _app(self) -> Detent:
@@ -68,12 +72,25 @@ class Yard:
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """A fleet that is up: each of its workers has said that it is ready."""
-        command = [sys.executable, "-m", "detent", "worker", "program.py", *options]
+        fleet = self.begin(*options)
+        eventually(lambda: self.is_up(fleet), "the fleet does not come up")
+        return fleet
+
+    def begin(
+        self, *options: str, verb: str = "worker", program: str = "program.py"
+    ) -> subprocess.Popen[bytes]:
+        """A fleet that is on its way."""
+        command = [sys.executable, "-m", "detent", verb, program, *options]
         log = (self.folder / f"fleet-{len(self._fleets)}.log").open("wb")
         with log:
-            fleet = subprocess.Popen(command, cwd=self.folder, stderr=log, stdout=log)  # noqa: S603
+            fleet = subprocess.Popen(  # noqa: S603
+                command,
+                cwd=self.folder,
+                stderr=log,
+                stdout=log,
+                env={**os.environ, _MARK: self._mark},
+            )
         self._fleets.append(fleet)
-        eventually(lambda: self.is_up(fleet), "the fleet does not come up")
         return fleet
 
     def is_up(self, fleet: subprocess.Popen[bytes]) -> bool:
@@ -124,6 +141,32 @@ class Yard:
     def let_go(self, name: str) -> None:
         (self.marks / name).touch()
 
+    def diary(self) -> list[list[str]]:
+        """What runs wrote about themselves, in the order in which they did."""
+        path = self.marks / "diary"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def events_of(self, handles: Sequence[Handle[Any]]) -> list[list[Event]]:
+        """The history of each of these jobs."""
+        return self.app.bridge.run(self._events([("", one.id) for one in handles]))
+
+    async def _events(self, keys: list[tuple[str, str]]) -> list[list[Event]]:
+        store = (await self.app.engine()).store
+        found: list[Sequence[Fed]] = []
+        for at in range(0, len(keys), 200):
+            found += await store.histories(keys[at : at + 200])
+        return [[fed.event for fed in history] for history in found]
+
+    def counts(self) -> Counter[str]:
+        """How many jobs are in which state."""
+        return self.app.bridge.run(self._counts())
+
+    async def _counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for one in await (await self.app.engine()).store.counts():
+            counts[one.state] += one.count
+        return counts
+
     def processes(self) -> list[int]:
         """Everything that runs in this folder, whoever started it."""
         return [pid for pid in pids() if self._is_ours(pid)]
@@ -134,6 +177,14 @@ class Yard:
         except OSError:
             return False
         return where == str(self.folder) and state_of(pid) not in ("Z", None) and bool(name_of(pid))
+
+    def has_marked(self, pid: int) -> bool:
+        """Whether that process descends from a fleet of ours, told by what it has inherited."""
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"{_MARK}={self._mark}".encode() in environment.split(b"\0")
 
     def close(self) -> None:
         """Kill whatever is left, and let the store go."""

@@ -69,7 +69,8 @@ class Heard:
         self.beating: Beating | None = None
 
     def hearing(self) -> Hearing:
-        return Hearing(*(self._listener(word) for word in ("lapsed", "lost", "recovered")))
+        lapsed, lost, recovered = map(self._listener, ("lapsed", "lost", "recovered"))
+        return Hearing(lapsed, lost, recovered)
 
     def _listener(self, word: str) -> Callable[[Sequence[str]], None]:
         def listen(ids: Sequence[str]) -> None:

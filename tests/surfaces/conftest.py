@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from detent.surfaces.http.exchange import Settings
 from tests.postgres.server import databases
+from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.rest import SECRET_KEY, Rest, Site, program, worker
 from tests.surfaces.server import Client, Running, running
 
@@ -20,8 +22,11 @@ def server(
     """A server in test mode."""
     folder: Path = tmp_path_factory.mktemp("server")
     url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
-    with running(url) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        # A database that is no file has no key beside it.
+        patch.setenv("DETENT_SECRET_KEY", base64.b64encode(bytes(32)).decode())
+        with running(url) as found:
+            yield found
 
 
 @pytest.fixture
@@ -51,5 +56,13 @@ def site(
 def rest(site: Site) -> Iterator[Rest]:
     """Somebody who speaks to it."""
     found = Rest(site.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def jobnik(server: Running) -> Iterator[Jobnik]:
+    """Somebody who speaks Jobnik; the store is not empty, so names must be fresh."""
+    found = Jobnik(server.port)
     yield found
     found.close()

@@ -22,7 +22,7 @@ from detent.app.working import WorkingOptions
 from tests.surfaces.server import Answer, eventually
 
 PATIENCE_S = 30.0
-SECRET_KEY = base64.b64encode(b"detent detent detent detent 1234").decode()
+SECRET_KEY = base64.b64encode(bytes(32)).decode()
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Made once: reading all authorities for every connection takes longer than the tests."""
 ENDS = ("success", "failed", "cancelled")

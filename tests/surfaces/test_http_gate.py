@@ -122,6 +122,13 @@ def test_a_key_for_some_queues_is_asked_about_every_item(guarded: Running, url: 
     all_ = caller(guarded, key(url, Scope.ADMIN))
     theirs = all_.push("a", queue="pay")
     mine.get(f"/jobs/{theirs['id']}").error(403, "forbidden")
+    flow = all_.post("/workflows", {"type": "group", "jobs": [own, other]}).ok(201)["workflow"]
+    mine.get(f"/workflows/{flow['id']}").error(403, "forbidden")
+    mine.delete(f"/workflows/{flow['id']}").error(403, "forbidden")
+    hook = {"url": "https://hooks.example/x", "events": ["*"]}
+    mine.post("/webhooks/subscriptions", hook).error(403, "forbidden")
+    mine.get("/metrics").error(403, "forbidden")
+    all_.get("/metrics")
     assert {one["name"] for one in mine.get("/queues").ok()["queues"]} == {"mail.x", "mail.y"}
     for client in (mine, all_):
         client.close()
@@ -168,7 +175,7 @@ def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) 
     client = caller(guarded, key(url, Scope.READ))
     client.get("/queues", Host="evil.example").error(421, "misdirected_request")
     client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
-    client.get("/queues", Origin=f"http://localhost:{guarded.port}").ok()
+    client.get("/queues", Origin=f"http://127.0.0.1:{guarded.port}").ok()
     client.close()
 
 

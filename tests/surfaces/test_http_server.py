@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.surfaces.server import Client, eventually
 
 DETENT = (sys.executable, "-m", "detent")
@@ -46,6 +48,7 @@ def test_it_serves_and_drains(tmp_path: Path) -> None:
     assert shown.returncode == 0
 
 
+@pytest.mark.slow
 def test_two_servers_share_a_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/detent.db"
     with served(url, tmp_path / "one") as (_, first), served(url, tmp_path / "two") as (_, second):
@@ -59,6 +62,7 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
         two.close()
 
 
+@pytest.mark.slow
 def test_it_says_why_it_does_not_start(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/detent.db"
     _run("migrate", "--store", url)
@@ -69,6 +73,7 @@ def test_it_says_why_it_does_not_start(tmp_path: Path) -> None:
     assert "Test mode" in test.stderr
 
 
+@pytest.mark.slow
 def test_keys_on_the_command_line(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/detent.db"
     _run("migrate", "--store", url)

@@ -222,6 +222,11 @@ def test_a_bulk_answers_for_each(client: Client) -> None:
     whole = client.post("/jobs/bulk", {"jobs": [good, good], "atomicity": "atomic"}).ok(200)
     assert whole["succeeded"] == 2
     client.post("/jobs/bulk", {"jobs": [good], "atomicity": "x"}).error(400, "invalid_request")
+    once = {"jobs": [good, good], "idempotency_key": "k"}
+    first, second = (client.post("/jobs/bulk", once).ok()["items"] for _ in range(2))
+    assert [one["status"] for one in second] == ["duplicate", "duplicate"]
+    assert [one["job"]["id"] for one in first] == [one["job"]["id"] for one in second]
+    client.post("/jobs/bulk", {**once, "idempotency_key": ""}).ok(422)
 
 
 def test_cancel_and_what_cannot_be_cancelled(client: Client) -> None:

@@ -261,6 +261,17 @@ def test_a_group_in_a_chain(client: Client) -> None:
     assert last["parent_results"] == [["x", "y"]]
 
 
+def test_the_jobs_of_a_workflow_bring_their_limits(client: Client) -> None:
+    limit = {"rate_limit": {"key": "w", "concurrency": 1}}
+    jobs = [{"type": "a", "args": [], "options": limit} for _ in range(2)]
+    client.post("/workflows", {"type": "group", "jobs": jobs}).ok(201)
+    assert len(client.fetch(count=2)) == 1
+    cron = {"name": "n", "expression": "@daily", "type": "a", "args": []}
+    limit = {"rate_limit": {"key": "c", "concurrency": 3}}
+    client.post("/cron", {**cron, "options": limit}).ok(201)
+    assert client.get("/rate-limits/c").ok()["concurrency"]["limit"] == 3
+
+
 def test_a_group_waits_for_all(client: Client) -> None:
     flow = client.post("/workflows", {"type": "group", "jobs": steps("a", "b")}).ok(201)["workflow"]
     one, two = client.fetch(count=5)

@@ -18,6 +18,7 @@ from detent.app.tracing import TraceLike
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
+from detent.lifecycle.job.values import TRIES_MAX
 from detent.lifecycle.profile import CANCEL_GRACE_US, Deadlines
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
@@ -35,6 +36,7 @@ __all__ = [
     "UsingOptions",
     "deadlines_of",
     "instant_of",
+    "losses_of",
     "means_of",
     "need_known",
     "retry_of",
@@ -109,6 +111,7 @@ class CallOptions(TypedDict, total=False):
 
     `key` is what limits count it under; names of arguments in braces stand for their values.
     `timeout` bounds a run, `queue_timeout` the wait for a worker, `expires` the life before one.
+    `losses` is how many workers may die on it before it is discarded as poison; usually 3.
     `trace` is a W3C traceparent, or headers with one; otherwise that of OpenTelemetry, if active.
     """
 
@@ -117,6 +120,7 @@ class CallOptions(TypedDict, total=False):
     delay: Span
     at: datetime
     retry: int | Backoff
+    losses: int
     timeout: Span
     queue_timeout: Span
     expires: Span | datetime
@@ -229,6 +233,15 @@ def retry_of(options: CallOptions) -> RetryPolicy | None:
     if retry is None:
         return None
     return (retry if isinstance(retry, Backoff) else Backoff(retries=retry)).policy()
+
+
+def losses_of(options: CallOptions) -> int | None:
+    """How many workers it may cost."""
+    losses: Any = options.get("losses")
+    if losses is not None and not (isinstance(losses, int) and 1 <= losses <= TRIES_MAX):
+        why = f"losses is how many workers may die on it: a whole number from 1 to {TRIES_MAX}"
+        raise BadOption(why, option="losses", value=str(losses))
+    return None if losses is None else int(losses)
 
 
 def deadlines_of(options: CallOptions) -> Deadlines | None:

@@ -21,6 +21,7 @@ from detent.surfaces.http.gate import LOOPBACK
 from detent.surfaces.http.logs import log_to_stderr
 from detent.surfaces.http.server import Bind, need_guard, serve
 from detent.surfaces.http.service import Service
+from detent.surfaces.jobnik.surface import JobnikSurface
 from detent.surfaces.ojs.surface import OjsSurface
 from detent.surfaces.rest.surface import RestSurface
 
@@ -42,12 +43,14 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
             await engine.declared.tell(secret)
         service.opened(engine)
         ojs.opened()
+        jobnik.opened()
         return engine
 
     service = Service(opening)
     ojs = OjsSurface(service, settings)
+    jobnik = JobnikSurface(service, settings)
     rest = RestSurface(service, settings, None if app is None else DeclaredActions(app))
-    return WebApp(service, [ojs, rest], settings)
+    return WebApp(service, [ojs, jobnik, rest], settings)
 
 
 def serving(  # noqa: PLR0913 - what the command is told

@@ -3,66 +3,79 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
-from detent import __version__
-from detent.cli.config import CONFIG
-from detent.cli.demo import demo
-from detent.cli.events import events
-from detent.cli.jobs import READING
-from detent.cli.keys import KEYS
-from detent.cli.lifecycle import lifecycle
-from detent.cli.migrate import migrate
 from detent.cli.output import give_up, say
-from detent.cli.prune import prune
-from detent.cli.queues import QUEUES
-from detent.cli.replay import replay
-from detent.cli.running import up, worker
-from detent.cli.schedules import SCHEDULES
-from detent.cli.serve import serve
-from detent.cli.steering import ACTING
-from detent.cli.verify import verify
-from detent.cli.workers import WORKERS
-from detent.cli.workflow import WORKFLOWS
 
 __all__ = ["application_of", "main"]
 
-_Commands = Mapping[str, Callable[..., None]]
-_GROUPS: dict[str, tuple[str, _Commands]] = {
-    "jobs": ("Look at jobs and act on them.", {**READING, **ACTING}),
-    "queues": ("Look at queues, pause and limit them.", QUEUES),
-    "schedules": ("Jobs that the clock makes.", SCHEDULES),
-    "workflow": ("Look at workflows and steer them.", WORKFLOWS),
-    "workers": ("Look at workers and steer them.", WORKERS),
-    "keys": ("Who may call the server, and for what.", KEYS),
-    "config": ("What is set, and who says so.", CONFIG),
+_COMMANDS = {
+    "up": "running",
+    "worker": "running",
+    "serve": "serve",
+    "demo": "demo",
+    "lifecycle": "lifecycle",
+    "migrate": "migrate",
+    "verify": "verify",
+    "prune": "prune",
+    "replay": "replay",
+    "events": "events",
 }
+"""The module of each command, which has its name."""
+_GROUPS = {
+    "jobs": ("Look at jobs and act on them.", ("jobs:READING", "steering:ACTING")),
+    "queues": ("Look at queues, pause and limit them.", ("queues:QUEUES",)),
+    "schedules": ("Jobs that the clock makes.", ("schedules:SCHEDULES",)),
+    "workflow": ("Look at workflows and steer them.", ("workflow:WORKFLOWS",)),
+    "workers": ("Look at workers and steer them.", ("workers:WORKERS",)),
+    "keys": ("Who may call the server, and for what.", ("keys:KEYS",)),
+    "config": ("What is set, and who says so.", ("config:CONFIG",)),
+}
+"""What each group is for, and where the tables of its commands are."""
 
 
 def main() -> None:
     """Run the command line of this process."""
     try:
-        application_of(pretty=sys.stdout.isatty())(prog_name="detent")
+        application_of(sys.argv[1:], pretty=sys.stdout.isatty())(prog_name="detent")
     except OSError as fault:
         # Typer writes help pages itself. Commands deal with their own files.
         give_up(fault)
 
 
-def application_of(*, pretty: bool) -> typer.Typer:
-    """All commands, with help pages for a person or for a pipe."""
+def application_of(words: Sequence[str] = (), *, pretty: bool) -> typer.Typer:
+    """The commands that such a command line can mean, with help for a person or for a pipe.
+
+    A command waits for its own module only; what names none is about all of them.
+    """
     application = _group("Background jobs that are always in exactly one named state.", pretty)
     application.callback(invoke_without_command=True)(_options)
-    for command in (up, worker, serve, demo, lifecycle, migrate, verify, prune, replay, events):
-        application.command()(command)
-    for name, (meaning, commands) in _GROUPS.items():
+    for name in _meant(words, _COMMANDS):
+        application.command(name)(_found(f"{_COMMANDS[name]}:{name}"))
+    for name in _meant(words, _GROUPS):
+        meaning, tables = _GROUPS[name]
         group = _group(meaning, pretty)
-        for word, command in commands.items():
-            group.command(word)(command)
+        for table in tables:
+            for word, command in _found(table).items():
+                group.command(word)(command)
         application.add_typer(group, name=name, no_args_is_help=True)
     return application
+
+
+def _meant(words: Sequence[str], names: Mapping[str, object]) -> list[str]:
+    if list(words) == ["--version"]:
+        return []
+    named = [word for word in words[:1] if word in _COMMANDS or word in _GROUPS]
+    return [name for name in names if not named or name in named]
+
+
+def _found(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(f"detent.cli.{module}"), name)
 
 
 def _group(meaning: str, pretty: bool) -> typer.Typer:
@@ -81,6 +94,8 @@ def _options(
     ] = False,
 ) -> None:
     if version:
+        from detent import __version__  # noqa: PLC0415 (reading it takes a while)
+
         say(f"detent {__version__}\n")
         raise typer.Exit
     if context.invoked_subcommand is None:

@@ -7,9 +7,10 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,12 +18,12 @@ import typer
 from rich.console import Console
 
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import Orders, Told
+from detent.app.fleet.orders import Orders, Told, Web
 from detent.app.handle import Handle
 from detent.cli.demo_jobs import app, flaky, greet, report, watch
 from detent.cli.fleetview import FleetView
-from detent.cli.output import stdout_is_terminal
-from detent.cli.places import errors_end_the_command
+from detent.cli.output import errors_end, stdout_is_terminal
+from detent.cli.running import started
 from detent.engine.telling import told_at
 from detent.engine.verify import Seen, Verification
 from detent.runtime.supervisor.signals import Signals
@@ -51,21 +52,27 @@ def demo(
         workers=2,
         state_dir=folder / "state",
         grace_s=5.0,
+        web=Web(port=_free_port()),
     )
     try:
-        with errors_end_the_command():
-            asyncio.run(_run(orders, once=once))
+        with errors_end(lambda _: 1):
+            code = asyncio.run(_run(orders, once=once))
             app.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    raise typer.Exit(code)
 
 
-async def _run(orders: Orders, *, once: bool) -> None:
-    console = Console(highlight=False)
+async def _run(orders: Orders, *, once: bool) -> int:
+    console = Console(highlight=False, soft_wrap=True)
     console.print(f"The store is {orders.told.url}; it is gone when this ends.")
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force) as signals:
-        async with fleet:
+        async with AsyncExitStack() as stack:
+            if not await started(fleet, stack, signals):
+                return 0
+            if orders.web is not None:
+                console.print(f"It is served at {orders.web.url}/ojs/v1/jobs meanwhile.")
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()
             with shown:
                 telling = asyncio.create_task(_Story(fleet, console.print).tell())
@@ -80,6 +87,14 @@ async def _run(orders: Orders, *, once: bool) -> None:
                 ending.cancel()
                 await signals.shut_down(fleet.stop())
     console.print("All workers have stopped.")
+    return int(signals.is_forced)
+
+
+def _free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((Web().host, 0))
+        return int(probe.getsockname()[1])
 
 
 class _Story:

@@ -69,7 +69,9 @@ class FleetView:
 
     def _shown(self) -> Group:
         fleet = self._fleet
-        slots = slots_table(fleet.snapshot(), fleet.members.statuses())
+        web = fleet.orders.web
+        title = f"{fleet.orders.told.reference}{'' if web is None else f' at {web.url}'}"
+        slots = slots_table(title, fleet.snapshot(), fleet.members.statuses())
         return Group(slots, jobs_table(self._counts))
 
 
@@ -80,9 +82,9 @@ async def _counts(store: Any) -> dict[str, int]:
     return totals
 
 
-def slots_table(tree: Snapshot, statuses: dict[str, dict[str, Any]]) -> Table:
+def slots_table(title: str, tree: Snapshot, statuses: dict[str, dict[str, Any]]) -> Table:
     """Every slot with what its worker does."""
-    table = Table(title=f"fleet {tree.name}", title_justify="left")
+    table = Table(title=title, title_justify="left")
     for column in ("slot", "state", "since", "pid", "restarts", "running", "done", "failed"):
         table.add_column(column, justify="left" if column in ("slot", "state") else "right")
     for slot in tree.children:

@@ -9,7 +9,7 @@ import typer
 
 from detent import stores
 from detent.app.connection import DEFAULT_URL
-from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.cli.output import errors_end, say, say_json
 from detent.cli.places import StoreUrl
 from detent.stores.migrations import Migration
 
@@ -29,7 +29,7 @@ def migrate(
     """Bring the tables of a store up to date. Any number may run it at once; one does the work."""
     if check and sql:
         raise typer.BadParameter("--check contradicts --sql: choose one.")
-    with store_errors_end_with_2():
+    with errors_end():
         found = stores.pending_migrations(store) if check or sql else stores.run_migrations(store)
     if as_json:
         word = "pending" if check or sql else "applied"

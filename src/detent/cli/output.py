@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,12 +17,12 @@ from detent.errors import DetentError
 
 __all__ = [
     "PLAIN_WIDTH",
+    "errors_end",
     "give_up",
     "render",
     "say",
     "say_json",
     "stdout_is_terminal",
-    "store_errors_end_with_2",
     "terminal_width",
     "write_file",
 ]
@@ -79,13 +79,13 @@ def say_json(data: Any) -> None:
 
 
 @contextmanager
-def store_errors_end_with_2() -> Iterator[None]:
-    """End the command with 2 where a store cannot be used: its question was never answered."""
+def errors_end(code_of: Callable[[DetentError], int] = lambda _: 2) -> Iterator[None]:
+    """End the command with one line; with 2 where nothing else is said: it could not begin."""
     try:
         yield
     except DetentError as error:
         typer.echo(f"Error: {error.message.rstrip('.')} [{error.code}].", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(code_of(error)) from None
     except OSError as fault:
         where = f" {fault.filename}" if fault.filename else ""
         typer.echo(f"Error: cannot use{where}: {fault.strerror} [os_error].", err=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -15,13 +15,13 @@ import typer
 from detent import stores
 from detent.app.connection import DEFAULT_URL, STORE_NAMES, keyring_of
 from detent.cli.bundles import Bundle
+from detent.cli.output import errors_end
 from detent.engine.engine import Engine
 from detent.engine.secrets import Secrets
 from detent.errors import (
     BadOption,
     BadPolicy,
     BadSchedule,
-    DetentError,
     LimitError,
     SchemaBehind,
     StoreError,
@@ -94,18 +94,9 @@ def asked(place: Place, work: Callable[[Engine], Awaitable[R]]) -> R:
         return asyncio.run(_done(place.store, work))
 
 
-@contextmanager
-def errors_end_the_command() -> Iterator[None]:
+def errors_end_the_command() -> AbstractContextManager[None]:
     """End with 1 what cannot be done, with 2 what could not be asked; both in one line."""
-    try:
-        yield
-    except DetentError as error:
-        typer.echo(f"Error: {error.message.rstrip('.')} [{error.code}].", err=True)
-        raise typer.Exit(2 if isinstance(error, _WRONG) else 1) from None
-    except OSError as fault:
-        where = f" {fault.filename}" if fault.filename else ""
-        typer.echo(f"Error: cannot use{where}: {fault.strerror} [os_error].", err=True)
-        raise typer.Exit(2) from None
+    return errors_end(lambda error: 2 if isinstance(error, _WRONG) else 1)
 
 
 def shown_url(url: str) -> str:

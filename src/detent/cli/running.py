@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,21 +16,22 @@ import typer
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import STATE_DIR, Orders, Told
+from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.fleetview import FleetView
-from detent.cli.output import stdout_is_terminal
-from detent.cli.places import errors_end_the_command
+from detent.cli.output import errors_end, stdout_is_terminal
+from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
 
-__all__ = ["up", "worker"]
+__all__ = ["started", "up", "worker"]
 
+_log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
 _US = 1_000_000
 Program = Annotated[
@@ -93,24 +94,26 @@ class Crew(Bundle):
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
 
-    def orders(self, program: str, life: Life) -> Orders:
+    def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
         """The same as the fleet takes it."""
-        settings = Settings(
-            queues=tuple(self.queue or ("default",)),
-            slots=self.slots,
-            sync_slots=min(self.sync_slots, self.slots),
-            tenants=tuple(self.tenant or ("",)),
-            fair=None if self.fair is None else Fair(self.fair),
-        )
-        return Orders(
-            told=Told(reference=program, url=self.store, settings=settings),
-            workers=self.workers,
-            name=self.name,
-            state_dir=self.state_dir,
-            grace_s=span_us(self.grace) / _US,
-            recycle=life.recycle,
-            upkeep=self.upkeep,
-        )
+        with errors_end():
+            settings = Settings(
+                queues=tuple(self.queue or ("default",)),
+                slots=self.slots,
+                sync_slots=min(self.sync_slots, self.slots),
+                tenants=tuple(self.tenant or ("",)),
+                fair=None if self.fair is None else Fair(self.fair),
+            )
+            return Orders(
+                told=Told(reference=program, url=self.store, settings=settings),
+                workers=self.workers,
+                name=self.name,
+                state_dir=self.state_dir,
+                grace_s=span_us(self.grace) / _US,
+                recycle=life.recycle,
+                upkeep=self.upkeep,
+                web=web,
+            )
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,26 @@ class Life(Bundle):
         )
 
 
+@dataclass(frozen=True)
+class Site(Bundle):
+    """Where the server listens, if there is one."""
+
+    host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, envvar="DETENT_PORT", help="Its port.")
+    ] = Web().port
+    server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
+
+    @property
+    def web(self) -> Web | None:
+        """The same as the fleet takes it."""
+        return Web(host=self.host, port=self.port) if self.server else None
+
+
 @expanded
 def worker(program: Program, crew: Crew, life: Life) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, crew.orders(program, life), view=False)
+    _run(program, lambda: crew.orders(program, life), view=False)
 
 
 @expanded
@@ -149,27 +168,31 @@ def up(
     program: Program,
     crew: Crew,
     life: Life,
+    site: Site,
     reload: Annotated[
         bool,
         typer.Option("--reload", help="Start workers anew when a file of the program changes."),
     ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, crew.orders(program, life), view=True, reload=reload)
+    _run(program, lambda: crew.orders(program, life, site.web), view=True, reload=reload)
 
 
-def _run(program: str, orders: Orders, *, view: bool, reload: bool = False) -> None:
-    with errors_end_the_command():
+def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
+    is_shown = view and stdout_is_terminal()
+    logging.basicConfig(
+        level=logging.WARNING if is_shown else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    with errors_end():
+        orders = told()
         app = load(program)
         app.move_to(orders.told.url)
-        is_shown = view and stdout_is_terminal()
-        logging.basicConfig(
-            level=logging.WARNING if is_shown else logging.INFO,
-            format="%(asctime)s %(levelname)s %(message)s",
-            stream=sys.stderr,
-        )
-        asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
+    with errors_end(lambda _: 1):
+        code = asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
         app.close()
+    raise typer.Exit(code)
 
 
 async def serve(
@@ -178,14 +201,29 @@ async def serve(
     show: Callable[[Fleet], AbstractContextManager[object]] | None = None,
     *,
     reload: bool = False,
-) -> None:
+) -> int:
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     fleet = Fleet(app, orders)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
-        async with fleet:
-            logging.getLogger("detent.fleet").info(
-                "%d workers run the jobs of %s", orders.workers, orders.told.reference
+        async with AsyncExitStack() as stack:
+            if not await started(fleet, stack, signals):
+                return 0
+            _log.info(
+                "%d workers run the jobs of %s, which are kept in %s",
+                orders.workers,
+                orders.told.reference,
+                shown_url(app.connection.url),
             )
+            if orders.web is not None:
+                _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
-                await signals.cancelled.wait()
-                await signals.shut_down(fleet.stop())
+                await signals.unless_cancelled(fleet.wait())
+                # Until the grace is over, jobs that still run are no reason to worry.
+                await signals.shut_down(fleet.stop(), orders.grace_s)
+    return int(signals.is_forced)
+
+
+async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:
+    """Whether it is up, or was called off; one that cannot be started ends the command with 2."""
+    with errors_end():
+        return await signals.unless_cancelled(stack.enter_async_context(fleet))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,10 @@ from detent.cli.bundles import expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
 
-__all__ = ["serve"]
+__all__ = ["leases", "serve"]
+
+_LEASE_S = 1_800.0
+_LEASE_S_MAX = 30 * 24 * 3_600
 
 
 @expanded
@@ -31,6 +35,13 @@ def serve(  # noqa: PLR0913 - one parameter per option
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="A certificate file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="The key of the certificate.")] = None,
+    jobnik_lease: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]SECONDS",
+            help="How long a Jobnik worker may be silent: all stages, or those of a type.",
+        ),
+    ] = None,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
     ] = False,
@@ -52,7 +63,10 @@ def serve(  # noqa: PLR0913 - one parameter per option
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()
 
+    usual, by_type = leases(jobnik_lease or ())
     settings = Settings(
+        jobnik_lease_s=usual,
+        jobnik_leases_s=by_type,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,
@@ -68,3 +82,18 @@ def serve(  # noqa: PLR0913 - one parameter per option
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)
         serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs, app=known)
+
+
+def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:
+    """The usual length in seconds, and those of stage types; the last word counts."""
+    found: dict[str, float] = {}
+    for one in told:
+        # A type may hold anything, also the sign; a number does not.
+        name, _, seconds = one.rpartition("=")
+        try:
+            found[name] = float(seconds)
+        except ValueError:
+            found[name] = 0.0
+        if not 0 < found[name] <= _LEASE_S_MAX:
+            raise typer.BadParameter(f"--jobnik-lease {one}: [TYPE=]SECONDS, up to {_LEASE_S_MAX}")
+    return found.pop("", _LEASE_S), found

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from detent import stores
 from detent.app.connection import DEFAULT_URL
-from detent.cli.output import say, say_json, store_errors_end_with_2
+from detent.cli.output import errors_end, say, say_json
 from detent.cli.places import StoreUrl
 from detent.engine.verify import Finding, Seen, Verification
 from detent.errors import SchemaBehind
@@ -39,7 +39,7 @@ def verify(
     Ends with 0 when all is well, with 1 when something is wrong, with 2 when it could not look. The
     store may be in use. Nothing is changed.
     """
-    with store_errors_end_with_2():
+    with errors_end():
         found, seen = asyncio.run(_checked(store, tenant, limit))
     if as_json:
         say_json({"ok": not found, "checked": seen, "offenders": [_data(one) for one in found]})

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from detent.app.fleet.orders import STATE_DIR
 from detent.cli.bundles import expanded
-from detent.cli.output import say
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, state_cell, table
 from detent.cli.spans import span_option, span_us
+from detent.cli.workerlogs import logs
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
 from detent.engine.workers import Listed
 from detent.errors import UnknownWorker, WorkerSilent
 from detent.lifecycle import WORKER
 from detent.lifecycle.event import Event
-from detent.runtime.process.rotation import Files
 
 __all__ = ["WORKERS"]
 
@@ -40,41 +37,37 @@ WhichOrAll = Annotated[
 ]
 Wait = Annotated[str, span_option("--wait", meaning="How long to wait for the answer.")]
 Gone = Annotated[bool, typer.Option("--gone", help="Those that have ended instead.")]
+All = Annotated[
+    bool, typer.Option("--all", help="Also what supervisors run in their own processes.")
+]
 
 
 @expanded
-def list_(place: Place, gone: Gone = False) -> None:
+def list_(place: Place, gone: Gone = False, every: All = False) -> None:
     """List worker instances: where they run, in which state, since when, last heard of when."""
-
-    async def work(engine: Engine) -> list[Listed]:
-        return await engine.workers.listed(gone=gone)
-
-    found = asked(place, work)
+    found = _found(place, gone=gone, every=every)
     head = ("instance", "slot", "host", "pid", "state", "since", "last beat", "queues")
     answer(
         place,
-        {"workers": [_data(one) for one in found]},
-        table(head, map(_row, found), "There are no workers."),
+        {"workers": [_data(one, host) for one, host in found]},
+        table(head, [_row(one, host) for one, host in found], "There are no workers."),
     )
 
 
 @expanded
-def tree(place: Place) -> None:
+def tree(place: Place, every: All = False) -> None:
     """Draw the workers below the supervisors that keep them."""
-
-    async def work(engine: Engine) -> list[Listed]:
-        return await engine.workers.listed()
-
-    found = asked(place, work)
+    found = _found(place, every=every)
     by_keeper: defaultdict[tuple[str, str], list[Listed]] = defaultdict(list)
-    for one in found:
-        by_keeper[_host(one), _supervisor(one)].append(one)
+    for one, host in found:
+        by_keeper[host, one.supervisor].append(one)
     drawn = Tree(f"{len(found)} workers")
     for (host, keeper), some in sorted(by_keeper.items()):
-        branch = drawn.add(cell(f"{host or 'unknown host'}: supervisor {keeper[:_ID_SHOWN]}"))
-        for one in some:
+        named = f"supervisor {keeper[:_ID_SHOWN]}" if keeper else "no supervisor"
+        branch = drawn.add(cell(f"{host or 'unknown host'}: {named}"))
+        for one in sorted(some, key=_slot):
             branch.add(cell(f"{_slot(one)} ").append(_state(one)).append(f" {one.id}"))
-    answer(place, {"workers": [_data(one) for one in found]}, drawn)
+    answer(place, {"workers": [_data(one, host) for one, host in found]}, drawn)
 
 
 @expanded
@@ -114,7 +107,8 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
         async def work(engine: Engine) -> list[dict[str, Any]]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
-            meant = await _meant(engine, which)
+            # Who fills an empty slot finds there only what is gone.
+            meant = await _meant(engine, which, gone=verb is Verb.START)
             return [
                 await _told(engine, one, author, (verb, grace_s, within_s))
                 for one in _once_per_slot(meant)
@@ -133,7 +127,7 @@ async def _told(
     verb, grace_s, within_s = what
     wish = Directive(
         id="",
-        supervisor=_supervisor(one),
+        supervisor=one.supervisor,
         verb=verb,
         slot=_slot(one),
         grace_s=grace_s,
@@ -151,25 +145,6 @@ async def _told(
     return {"worker": one.id, "slot": _slot(one), "verb": verb}
 
 
-def logs(
-    which: Which,
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many.")] = 100,
-    state_dir: Annotated[
-        Path,
-        typer.Option("--state-dir", metavar="DIR", envvar=STATE_DIR, help="Where the logs are."),
-    ] = Path(".detent"),
-    name: Annotated[str, typer.Option(metavar="NAME", help="The name of the fleet.")] = "workers",
-) -> None:
-    """Show what a worker of this machine wrote, by its slot."""
-    path = Files(state_dir / name / "logs", which).path
-    try:
-        text = path.read_text("utf-8", "replace")
-    except OSError as fault:
-        typer.echo(f"Error: cannot read {path}: {fault.strerror} [os_error].", err=True)
-        raise typer.Exit(2) from None
-    say("".join(f"{line}\n" for line in text.splitlines()[-lines:]))
-
-
 _ACTS = {
     Verb.SUSPEND: "Let a worker finish what it does and take nothing more, until it is resumed.",
     Verb.RESUME: "Let a suspended worker go on.",
@@ -185,6 +160,18 @@ WORKERS: dict[str, Callable[..., None]] = {
     "logs": logs,
     **{verb.value: _telling(verb, meaning) for verb, meaning in _ACTS.items()},
 }
+
+
+def _found(place: Place, *, gone: bool = False, every: bool) -> list[tuple[Listed, str]]:
+    """Instances, each with its host: of one that does not tell, the host of its supervisor."""
+
+    async def work(engine: Engine) -> list[Listed]:
+        return await engine.workers.listed(gone=gone)
+
+    found = asked(place, work)
+    hosts = {one.supervisor: host for one in found if one.supervisor and (host := _host(one))}
+    shown = [one for one in found if every or one.is_process]
+    return [(one, _host(one) or hosts.get(one.supervisor, "")) for one in shown]
 
 
 async def _meant(engine: Engine, which: str | None, *, gone: bool = False) -> list[Listed]:
@@ -208,7 +195,7 @@ def _is_kept(one: Listed) -> bool:
 
 
 def _once_per_slot(meant: Sequence[Listed]) -> list[Listed]:
-    return list({(_supervisor(one), _slot(one)): one for one in meant}.values())
+    return list({(one.supervisor, _slot(one)): one for one in meant}.values())
 
 
 def _who(one: Listed) -> Any:
@@ -220,10 +207,6 @@ def _slot(one: Listed) -> str:
         return one.instance.slot
     who = _who(one)
     return "" if who is None else "embedded" if who.embedded else str(who.slot)
-
-
-def _supervisor(one: Listed) -> str:
-    return str(getattr(_who(one), "supervisor", ""))
 
 
 def _host(one: Listed) -> str:
@@ -238,7 +221,7 @@ def _state(one: Listed) -> Text:
         return cell(one.state)
 
 
-def _row(one: Listed) -> tuple[Text, ...]:
+def _row(one: Listed, host: str) -> tuple[Text, ...]:
     who = _who(one)
     pid = one.instance.pid if one.instance else None
     if pid is None and who is not None and who.process is not None:
@@ -246,18 +229,18 @@ def _row(one: Listed) -> tuple[Text, ...]:
     beat = at(one.row.beat_at) if one.row else ""
     queues = ", ".join(who.queues or ()) if who else ""
     return (
-        *map(cell, (one.id, _slot(one), _host(one), pid)),
+        *map(cell, (one.id, _slot(one), host, pid)),
         _state(one),
         *map(cell, (at(one.since), beat, queues)),
     )
 
 
-def _data(one: Listed) -> dict[str, Any]:
+def _data(one: Listed, host: str) -> dict[str, Any]:
     return {
         "id": one.id,
         "slot": _slot(one),
-        "supervisor": _supervisor(one),
-        "host": _host(one),
+        "supervisor": one.supervisor,
+        "host": host,
         "state": one.state,
         "since": at(one.since),
         "instance": one.instance,

@@ -1,4 +1,4 @@
-"""`detent workflow list|show|pause|resume|abort|approve`: look at workflows and steer them."""
+"""`detent workflow list|show|tree|pause|resume|abort|approve|wait`: look at them, and steer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from detent.cli.bundles import expanded
+from detent.cli.drawing import drawn
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, facts, state_cell, table
 from detent.engine.engine import Engine
@@ -74,6 +75,17 @@ def show(place: Place, workflow: Id) -> None:
 
 
 @expanded
+def tree(place: Place, workflow: Id) -> None:
+    """Draw a workflow as a tree, with how far each step is."""
+
+    async def work(engine: Engine) -> Progress:
+        return await _known(engine, place, workflow)
+
+    found = asked(place, work)
+    answer(place, _data(found), drawn(found))
+
+
+@expanded
 def pause(place: Place, author: Author, workflow: Id) -> None:
     """Let no further job of it start; those that run go on."""
     _steer(place, workflow, lambda e: e.workflows.pause(*_told(place, workflow, author)))
@@ -104,13 +116,28 @@ def approve(
     _steer(place, workflow, lambda e: e.workflows.approve(key, step, *told))
 
 
+@expanded
+def wait(
+    place: Place,
+    author: Author,
+    workflow: Id,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that is to wait.")],
+) -> None:
+    """Put a gate before a step: no further job of it starts until it is approved."""
+    key = (place.tenant, workflow)
+    told = (author.by, author.reason)
+    _steer(place, workflow, lambda e: e.workflows.wait(key, step, *told))
+
+
 WORKFLOWS = {
     "list": list_,
     "show": show,
+    "tree": tree,
     "pause": pause,
     "resume": resume,
     "abort": abort,
     "approve": approve,
+    "wait": wait,
 }
 
 

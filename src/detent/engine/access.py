@@ -89,8 +89,15 @@ class Principal(msgspec.Struct, frozen=True):
         return self.tenants == ("*",) or any(fnmatchcase(tenant, one) for one in self.tenants)
 
     @property
+    def is_boundless(self) -> bool:
+        """Whether all tenants and all queues are theirs."""
+        return self.tenants == ("*",) and self.queues == ("*",)
+
+    @property
     def tenant(self) -> str:
         """Whose records they mean when they do not say."""
+        if self.tenants == ("*",):
+            return ""
         only = self.tenants[0] if len(self.tenants) == 1 else "*"
         return "" if set(only) & set("*?[") else only
 

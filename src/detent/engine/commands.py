@@ -60,7 +60,8 @@ class Change(msgspec.Struct, frozen=True):
 
     `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
     `new` are jobs that come into being if the command is accepted, in the same commit; they have no
-    keys, because a key that is taken would be in the way of the command itself.
+    keys, because a key that is taken would be in the way of the command itself. `lease` is the row
+    that a loss is declared on; the store looks at it again.
     """
 
     key: Key
@@ -72,6 +73,7 @@ class Change(msgspec.Struct, frozen=True):
     known: Stored | None = None
     delay_us: int | None = None
     new: tuple[Ask, ...] = ()
+    lease: j.Lease | None = None
 
 
 class _Open:
@@ -166,6 +168,7 @@ class Commands:
             change.by,
             one.command_id,
             place=self._identity.place(),
+            lease=change.lease,
             verdict=self._verdict(change, stored),
             reason=change.reason,
         )

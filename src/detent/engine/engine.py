@@ -15,6 +15,7 @@ from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
+from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.operators import Operators
@@ -30,10 +31,10 @@ from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
 from detent.engine.workers import Workers
 from detent.engine.workflows import Workflows
-from detent.errors import StoreError
+from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Committed, Own, Record, Store, Unit, Want
+from detent.stores.api import Claimed, Committed, Own, Record, StaleRecord, Store, Unit, Want
 
 __all__ = ["Engine"]
 
@@ -65,6 +66,7 @@ class Engine:
         self._enqueueing = Enqueueing(store, self.identity, self.secrets, self.declared)
         self.schedules = Schedules(store, self._apart, self.identity, self.declared)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets, self.declared)
+        self.erasing = Erasing(store, self._apart, self.identity)
         self.queries = Queries(store)
         self.workers = Workers(store)
         self.operators = Operators(
@@ -120,7 +122,9 @@ class Engine:
     async def put(self, record: Record) -> bool:
         """Keep a small record of a surface; false if it has moved on since it was read."""
         [outcome] = await self._apart.commit([Unit(self.identity.id(), puts=(record,))])
-        return isinstance(outcome, Committed | Own)
+        if not isinstance(outcome, Committed | Own | StaleRecord):
+            raise Unstorable(f"{record.kind} {record.id} cannot be stored: {outcome}")
+        return not isinstance(outcome, StaleRecord)
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""

@@ -88,7 +88,7 @@ def read(record: Record) -> Kept:
     return msgspec.json.decode(record.data or "", type=Kept)
 
 
-def written(kept: Kept, key: Key, version: int, wake_at: int) -> Record:
+def written(kept: Kept, key: Key, version: int, wake_at: int | None) -> Record:
     """The small record that says it."""
     tenant, workflow = key
     return Record(KIND, workflow, version, msgspec.json.encode(kept).decode(), wake_at, tenant)

@@ -9,7 +9,6 @@ that was watched: of a silence between two turns no more counts than would be no
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine.identity import Identity
+from detent.host import host_name
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.stores.api import Committed, Outcome, Own, Record, Store, Unit
 
@@ -140,4 +140,4 @@ def _granting(mark: Mark, now: int, silent: int | None) -> Mark:
 
 
 def _name() -> str:
-    return f"{socket.gethostname()} {os.getpid()}"
+    return f"{host_name()} {os.getpid()}"

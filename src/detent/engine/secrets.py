@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from detent.engine.keyring import Keyring, SecretKey
 from detent.errors import BadArguments, SecretUnreadable
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     from detent.engine.asks import Ask
 
 __all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at"]
@@ -128,12 +128,21 @@ class Secrets:
             raise _unreadable("it is not as we write them", path, "damaged") from None
         if form != _FORM:
             raise _unreadable(f"its form {form[:8]!r} is of newer code", path, "form")
-        cipher = AESGCM(_own(self._keyring.find(name), owner))
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 (as in `_cipher`)
+
+        cipher = _cipher(_own(self._keyring.find(name), owner))
         try:
             return cipher.decrypt(box[:_NONCE], box[_NONCE:], _bound(owner, path))
         except (InvalidTag, ValueError):
             why = "it was changed, or belongs to another job or argument"
             raise _unreadable(why, path, "damaged") from None
+
+
+def _cipher(key: bytes) -> AESGCM:
+    # Seven megabytes in every worker, of which few ever see a secret.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(key)
 
 
 def redacted(payload: str) -> str:
@@ -168,7 +177,7 @@ def _lock(key: SecretKey, owner: Owner, path: Path, raw: msgspec.Raw) -> msgspec
 
 def _token(key: SecretKey, owner: Owner, path: Path, raw: msgspec.Raw) -> str:
     nonce = os.urandom(_NONCE)
-    sealed = AESGCM(_own(key, owner)).encrypt(nonce, bytes(raw), _bound(owner, path))
+    sealed = _cipher(_own(key, owner)).encrypt(nonce, bytes(raw), _bound(owner, path))
     return f"{_FORM}.{key.id}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Delivery",
     "Locked",
     "Standing",
+    "Style",
     "Webhook",
     "delivery_of",
     "headers_of",
@@ -36,6 +37,27 @@ HOOK: Final = "webhook"
 DELIVERY: Final = "webhook-delivery"
 DELAYS_S: Final = (30, 120, 600, 3_600, 14_400, 43_200, 86_400)
 """How long to wait after the first, second, ... try; after the last of them there is one more."""
+_AGENTS: Final = {"detent": "Detent-Webhook/1.0", "ojs": "OJS-Webhook/1.0"}
+_HEADERS: Final = {
+    "detent": (
+        "Content-Type",
+        "User-Agent",
+        "X-Detent-Event",
+        "X-Detent-Delivery",
+        "X-Detent-Webhook",
+        "X-Detent-Timestamp",
+        "X-Detent-Signature",
+    ),
+    "ojs": (
+        "Content-Type",
+        "User-Agent",
+        "X-OJS-Event-Type",
+        "X-OJS-Delivery-ID",
+        "X-OJS-Subscription-ID",
+        "X-OJS-Timestamp",
+        "X-OJS-Signature",
+    ),
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -47,6 +69,13 @@ class Standing(StrEnum):
     DEAD = "dead"
 
 
+class Style(StrEnum):
+    """Whose names the headers of a delivery have."""
+
+    DETENT = "detent"
+    OJS = "ojs"
+
+
 class Locked(msgspec.Struct, frozen=True, omit_defaults=True):
     """A signing secret, locked; one that was replaced signs along until an instant."""
 
@@ -55,7 +84,10 @@ class Locked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Webhook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who wants to be told of what. `failures` are tries in a row that failed."""
+    """Who wants to be told of what. `failures` are tries in a row that failed.
+
+    `words` are what its reader calls our events; `style` says how its headers are called.
+    """
 
     id: str
     url: str
@@ -67,6 +99,15 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True):
     failures: int = 0
     disabled_at: int | None = None
     why: str = ""
+    words: dict[str, str] = {}
+    style: Style = Style.DETENT
+
+    def word(self, event: Event) -> str:
+        """What the event is called to whoever it is told."""
+        asked = [f"{event.kind}.{event.target}", f"{event.kind}.{event.name}"]
+        known = [one for one in asked if one in self.events] or asked[::-1]
+        found = (self.words[one] for one in known if one in self.words)
+        return next(found, type_of(event))
 
     def wants(self, event: Event) -> bool:
         """Whether it asked for this event, by the state it leads to or by its own name."""
@@ -92,6 +133,7 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: Standing = Standing.WAITING
     status: int | None = None
     error: str = ""
+    style: Style = Style.DETENT
 
     def record(self, version: int, wake_at: int | None) -> Record:
         """The small record that holds it, and when to look at it next."""
@@ -124,18 +166,19 @@ def delivery_of(hook: Webhook, event: Event, now: int) -> Delivery:
     return Delivery(
         id=derived_id(event.at, event.version, HOOK, hook.id, *parts),
         webhook=hook.id,
-        type=type_of(event),
-        body=_body(event, derived_id(event.at, event.version, *parts)),
+        type=hook.word(event),
+        body=_body(event, hook.word(event), derived_id(event.at, event.version, *parts)),
         created_at=now,
         tenant=hook.tenant,
+        style=hook.style,
     )
 
 
-def _body(event: Event, name: str) -> str:
+def _body(event: Event, word: str, name: str) -> str:
     told: dict[str, Any] = {
         "specversion": "1.0",
         "id": f"evt_{name}",
-        "type": type_of(event),
+        "type": word,
         "source": "detent",
         "time": (_EPOCH + timedelta(microseconds=event.at)).isoformat().replace("+00:00", "Z"),
         "subject": event.record,
@@ -170,12 +213,13 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 def headers_of(delivery: Delivery, secrets: Sequence[str], now: int) -> Mapping[str, str]:
     """The head of a request; of several secrets each signs, so that the other side can change."""
     timestamp, body = now // 1_000_000, delivery.body.encode()
-    return {
-        "Content-Type": "application/json",
-        "User-Agent": "Detent-Webhook/1.0",
-        "X-Detent-Event": delivery.type,
-        "X-Detent-Delivery": delivery.id,
-        "X-Detent-Webhook": delivery.webhook,
-        "X-Detent-Timestamp": str(timestamp),
-        "X-Detent-Signature": ",".join(signature(one, timestamp, body) for one in secrets),
-    }
+    values = (
+        "application/json",
+        _AGENTS[delivery.style],
+        delivery.type,
+        delivery.id,
+        delivery.webhook,
+        str(timestamp),
+        ",".join(signature(one, timestamp, body) for one in secrets),
+    )
+    return dict(zip(_HEADERS[delivery.style], values, strict=True))

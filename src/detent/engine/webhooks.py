@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets as chance
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +15,7 @@ from detent.engine.delivering import Delivering
 from detent.engine.identity import Identity
 from detent.engine.posting import Poster
 from detent.engine.secrets import Owner, Secrets
+from detent.engine.subscribers import KIND as SUBSCRIBER
 from detent.engine.subscribers import Subscriber, Subscribers
 from detent.engine.webhook import (
     DELIVERY,
@@ -22,6 +23,7 @@ from detent.engine.webhook import (
     Delivery,
     Locked,
     Standing,
+    Style,
     Webhook,
     delivery_of,
     need_known,
@@ -85,8 +87,15 @@ class Webhooks:
 
     # --- changing -------------------------------------------------------------------------------
 
-    async def add(
-        self, url: str, events: Sequence[str], *, secret: str | None = None, tenant: str = ""
+    async def add(  # noqa: PLR0913 - whom, of what, signed how, and in whose words
+        self,
+        url: str,
+        events: Sequence[str],
+        *,
+        secret: str | None = None,
+        tenant: str = "",
+        words: Mapping[str, str] | None = None,
+        style: Style = Style.DETENT,
     ) -> tuple[Webhook, str]:
         """A new webhook and its signing secret, which is shown this once.
 
@@ -98,9 +107,20 @@ class Webhooks:
             most = f"A tenant has at most {HOOKS_MAX} webhooks; let one of them tell the others"
             raise TooMany(most, limit="HOOKS_MAX", most=HOOKS_MAX, value=HOOKS_MAX + 1)
         await self._subscribers.begin()
-        name, secret = self._identity.id(), _sound(secret)
+        # Over a foreign protocol the other side may have chosen its secret long ago.
+        least = SECRET_CHARS_MIN if style is Style.DETENT else 1
+        name, secret = self._identity.id(), _sound(secret, least)
         locked = self._locked((tenant, name), secret)
-        hook = Webhook(name, url, tuple(events), (locked,), self._store.now(), tenant)
+        hook = Webhook(
+            name,
+            url,
+            tuple(events),
+            (locked,),
+            self._store.now(),
+            tenant,
+            words=dict(words or {}),
+            style=style,
+        )
         if not await self.put(hook.record(1)):
             raise _busy((tenant, name))
         return hook, secret
@@ -164,6 +184,11 @@ class Webhooks:
 
     # --- spreading ------------------------------------------------------------------------------
 
+    async def has_begun(self) -> bool:
+        """Whether there ever was a webhook here."""
+        [cursor] = await self._store.record([(SUBSCRIBER, "", "webhooks")])
+        return cursor is not None
+
     async def run(self) -> None:
         """Make deliveries of events as they come, until called off."""
         await self._subscribers.run()
@@ -217,12 +242,12 @@ def _hook(record: Record) -> Webhook:
     return msgspec.json.decode(record.data or "", type=Webhook)
 
 
-def _sound(secret: str | None) -> str:
+def _sound(secret: str | None, least: int = SECRET_CHARS_MIN) -> str:
     """The secret, or a new one."""
     if secret is None:
         return f"whsec_{chance.token_urlsafe(32)}"
-    if len(secret) < SECRET_CHARS_MIN:
-        why = f"A signing secret has at least {SECRET_CHARS_MIN} characters"
+    if len(secret) < least:
+        why = f"A signing secret has at least {least} characters"
         raise BadWebhook(why, field="secret")
     return secret
 

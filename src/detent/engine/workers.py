@@ -19,10 +19,12 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.replay import Fault, go_on
 from detent.stores.api import Key, Life, Store, WorkerRow
 
-__all__ = ["BATCH", "Listed", "Workers"]
+__all__ = ["BATCH", "FLEET", "Listed", "Workers"]
 
 BATCH: Final = 500
 """How many events one commit takes; whoever has more sends several."""
+FLEET: Final = "fleet "
+"""A fleet acts under this word and its id: so every event of an instance says whose it is."""
 _PAGE: Final = 1_000
 _ATTEMPTS: Final = 3
 
@@ -31,7 +33,8 @@ class Listed(msgspec.Struct, frozen=True):
     """An instance with the word for its state and since when it stands there.
 
     `row` is what it said of itself when it was last heard of; `instance` what its history leads to.
-    Either may be missing: one without a supervisor has no history, one that is starting no row.
+    Either may be missing: one without a supervisor has no history, one that is starting no row, and
+    neither has what a supervisor runs in its own process. `supervisor` is who keeps it.
     """
 
     id: str
@@ -39,6 +42,13 @@ class Listed(msgspec.Struct, frozen=True):
     since: int
     row: WorkerRow | None = None
     instance: w.Instance | None = None
+    supervisor: str = ""
+
+    @property
+    def is_process(self) -> bool:
+        """Whether it is a process, or about to become one, and no part of its supervisor."""
+        one = self.instance
+        return self.row is not None or one is None or one.pid is not None or one.started_at is None
 
     @property
     def is_gone(self) -> bool:
@@ -70,7 +80,8 @@ class Workers:
         rows = {row.id: row for row in await self._store.workers(_PAGE, gone=gone)}
         lives = {one.id: one for one in await self._found(slot)}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
-        return [one for one in found if one.is_gone is gone and _is_of(one, slot)]
+        meant = [one for one in found if one.is_gone is gone and _is_of(one, slot)]
+        return [one if one.supervisor or gone else await self._kept(one) for one in meant]
 
     async def history(self, instance: str, tenant: str = "") -> Sequence[Event]:
         """What happened to one instance, oldest first."""
@@ -88,6 +99,12 @@ class Workers:
             found += page
             after = (page[-1].tenant, page[-1].id)
         return found
+
+    async def _kept(self, one: Listed) -> Listed:
+        """With who keeps it, as its history tells."""
+        actors = [event.actor_id for event in await self.history(one.id)]
+        fleets = [name.removeprefix(FLEET) for name in actors if name.startswith(FLEET)]
+        return msgspec.structs.replace(one, supervisor=fleets[-1] if fleets else "")
 
     # --- shipping -------------------------------------------------------------------------------
 
@@ -141,12 +158,14 @@ def _bad(event: Event, why: str) -> BadHistory:
 
 
 def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
+    keeper = row.who.supervisor if row is not None and row.who is not None else ""
     if instance is not None:
-        return Listed(instance.id, instance.status, instance.state_at, row, instance)
+        return Listed(instance.id, instance.status, instance.state_at, row, instance, keeper)
     if row is None:
         raise LookupError
     since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
-    return Listed(row.id, "Gone" if row.lost else row.state.capitalize() or "Alive", since, row)
+    state = "Gone" if row.lost else row.state.capitalize() or "Alive"
+    return Listed(row.id, state, since, row, supervisor=keeper)
 
 
 def _is_of(one: Listed, slot: str | None) -> bool:

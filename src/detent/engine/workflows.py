@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from detent.engine import keeping
@@ -43,7 +45,16 @@ from detent.stores.select import FIRST_PAGE, Filter, Page
 __all__ = ["Workflows"]
 
 _PAGE = 1_000
+_News: TypeAlias = list[New]
 _UPKEEP = By(Actor.SYSTEM, "upkeep")
+
+
+class _With(msgspec.Struct):
+    """What is committed with a command: new jobs, told in `made`, and small records."""
+
+    asks: Sequence[Ask] = ()
+    made: _News | None = None
+    puts: tuple[Record, ...] = ()
 
 
 class Workflows:
@@ -141,38 +152,69 @@ class Workflows:
         """Put a gate before a step."""
         return await self._carry_out(key, w.Wait(step_id(key[1], step)), by, reason)
 
-    async def add_jobs(
-        self, key: Key, step: str, asks: Sequence[Ask], by: By, reason: str | None = None
+    async def add_jobs(  # noqa: PLR0913 - what, where, by whom, and where the jobs are told
+        self,
+        key: Key,
+        step: str,
+        asks: Sequence[Ask],
+        by: By,
+        reason: str | None = None,
+        *,
+        made: _News | None = None,
     ) -> w.Answer:
-        """More jobs for a step that has not started, all or none of them."""
+        """More jobs for a step that has not started, all or none; `made` gets them, in order."""
         for ask in asks:
             check_member(ask, key[0])
         part = Part(w.StepPlan(step), tuple(asks))
         command = w.AddJobs(step_id(key[1], step), len(asks))
-        return await self._carry_out(key, command, by, reason, members(key[1], part))
+        ctx = w.Context(by, self._identity.id(), reason)
+        return await self._commit(key, command, ctx, _With(members(key[1], part), made))
 
-    async def add_step(
-        self, key: Key, part: Part, by: By, reason: str | None = None, *, after_last: bool = False
-    ) -> w.Answer:
-        """One more step with its jobs, all or nothing."""
-        check_part(part, key[0])
-        command = w.AddStep(named(key[1], part.plan), len(part.jobs), after_last)
-        return await self._carry_out(key, command, by, reason, members(key[1], part))
-
-    async def _carry_out(
+    async def add_step(  # noqa: PLR0913 - what, where, by whom, and what is kept with it
         self,
         key: Key,
-        command: w.Command,
+        part: Part,
         by: By,
-        reason: str | None,
-        asks: Sequence[Ask] = (),
+        reason: str | None = None,
+        *,
+        after_last: bool = False,
+        puts: Sequence[Record] = (),
+    ) -> w.Answer:
+        """One more step with its jobs and what a surface keeps of it, all or nothing."""
+        check_part(part, key[0])
+        command = w.AddStep(named(key[1], part.plan), len(part.jobs), after_last)
+        ctx = w.Context(by, self._identity.id(), reason)
+        beside = _With(members(key[1], part), puts=tuple(puts))
+        return await self._commit(key, command, ctx, beside)
+
+    async def annotate(self, key: Key, change: Callable[[str], str]) -> bool:
+        """Change what is kept beside a workflow, whatever its state; false if nothing is."""
+        for _ in range(TRIES_MAX):
+            [record] = await self._store.record([(KIND, *key)])
+            if record is None:
+                return False
+            kept = keeping.read(record)
+            after = replace(kept, meta=change(kept.meta))
+            put = keeping.written(after, key, record.version + 1, record.wake_at)
+            [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(put,))])
+            if isinstance(outcome, Committed | Own):
+                return True
+        raise StoreBusy(f"Workflow {key[1]} was changed by others {TRIES_MAX} times", id=key[1])
+
+    async def _carry_out(
+        self, key: Key, command: w.Command, by: By, reason: str | None
+    ) -> w.Answer:
+        return await self._commit(key, command, w.Context(by, self._identity.id(), reason), _With())
+
+    async def _commit(
+        self, key: Key, command: w.Command, ctx: w.Context, beside: _With
     ) -> w.Answer:
         """The answer of the workflow as it is when the command is committed."""
-        if len(asks) > RECORDS_MAX:
-            why = f"{len(asks)} jobs at once; {RECORDS_MAX} is the most for a workflow that runs"
-            raise BatchTooLarge(why, asked=len(asks), limit=RECORDS_MAX)
-        asks = await self._declared.applied(asks)
-        ctx = w.Context(by, self._identity.id(), reason)
+        if len(beside.asks) > RECORDS_MAX:
+            asked = len(beside.asks)
+            why = f"{asked} jobs at once; {RECORDS_MAX} is the most for a workflow that runs"
+            raise BatchTooLarge(why, asked=asked, limit=RECORDS_MAX)
+        asks = await self._declared.applied(beside.asks)
         [flow] = await self._store.flows([key])
         for _ in range(TRIES_MAX):
             refusal = _barred(flow, command, ctx)
@@ -182,9 +224,11 @@ class Workflows:
             new = self._born(asks, ctx)
             if isinstance(new, Refusal):
                 return new
-            unit = Unit(ctx.command_id, new=new, flow=FlowMove(flow, answer))
+            unit = Unit(ctx.command_id, new=new, flow=FlowMove(flow, answer), puts=beside.puts)
             [outcome] = await self._coalescer.commit([unit])
             if isinstance(outcome, Committed | Own):
+                if beside.made is not None:
+                    beside.made += new
                 return answer
             if not isinstance(outcome, StaleFlow):
                 raise Unstorable(f"Workflow {key[1]} cannot be changed: {outcome}", id=key[1])

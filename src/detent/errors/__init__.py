@@ -282,3 +282,7 @@ __all__ = [
     "WorkflowFailed",
     "WrongIsolation",
 ]
+
+for _name in __all__:
+    # Histories and tracebacks name an error as people import it, wherever its class is written.
+    globals()[_name].__module__ = __name__

@@ -21,7 +21,7 @@ from detent.errors import DetentError
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.stores.api import Death, WorkerRow
 
-__all__ = ["Beating", "Hearing", "Pace"]
+__all__ = ["Beating", "Hearing", "Pace", "boot_clock"]
 
 _log = logging.getLogger(__name__)
 _US = 1_000_000
@@ -43,12 +43,13 @@ class Hearing(msgspec.Struct, frozen=True):
 
     `lapsed`: they could not be renewed, and their handlers must stop now. `recovered`: they were
     renewed after all, before anybody declared them lost. `lost`: the store has given them up; each
-    must end and be replaced under another id.
+    must end and be replaced under another id. `proven`: they are renewed until then, by our clock.
     """
 
     lapsed: Callable[[Sequence[str]], None]
     lost: Callable[[Sequence[str]], None]
     recovered: Callable[[Sequence[str]], None] = lambda _: None
+    proven: Callable[[Sequence[str], float], None] = lambda _, __: None
 
 
 class _Store(Protocol):
@@ -71,7 +72,7 @@ class _Kept:
         self.has_lapsed = False
 
 
-def _boot_clock() -> float:
+def boot_clock() -> float:
     """Seconds since the boot, also those in which the host was suspended, where that is told."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
@@ -85,7 +86,7 @@ class Beating:
         hearing: Hearing,
         pace: Pace | None = None,
         *,
-        clock: Callable[[], float] = _boot_clock,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         self._store = store
         self._hearing = hearing
@@ -136,7 +137,7 @@ class Beating:
         try:
             await self._bury()
         except _FAULTS as error:
-            _log.warning("the end of worker %s could not be told yet: %s", instance, error)
+            _log.warning("the end of worker %s could not be told yet: %s", instance, _why(error))
         return instance not in self._deaths
 
     # --- the two loops --------------------------------------------------------------------------
@@ -155,7 +156,7 @@ class Beating:
                 await self.beat()
                 next_at = sent + self._pace.every_s
             except _FAULTS as error:
-                _log.warning("the beat of %d workers failed: %s", len(self._kept), error)
+                _log.warning("the beat of %d workers failed: %s", len(self._kept), _why(error))
                 next_at = self._clock() + self._pace.retry_s
             await self._sleep_until(next_at)
 
@@ -200,6 +201,7 @@ class Beating:
             asked[one].has_lapsed = False
         _tell(self._hearing.lost, lost)
         _tell(self._hearing.recovered, [one for one in back if one in self._kept])
+        _tell(lambda ids: self._hearing.proven(ids, proven), [one.row.id for one in alive])
         self.lapse()
 
     async def _bury(self) -> None:
@@ -234,6 +236,10 @@ class Beating:
             ]
             wait_s = min(ends, default=self._clock() + self._pace.retry_s) - self._clock()
             await asyncio.sleep(min(max(wait_s, 0.0), self._pace.retry_s))
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or "the store does not answer"
 
 
 def _tell(listener: Callable[[Sequence[str]], None], ids: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from detent.runtime.process.identity import boot_id, is_alive, kill_session, members, start_time
+from detent.host import boot_id, is_alive, kill_session, members, start_time
 from detent.runtime.supervisor.body import Born
 
 __all__ = ["SessionRemains"]

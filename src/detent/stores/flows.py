@@ -47,10 +47,12 @@ def changes_of(moved: Iterable[Moved]) -> Changes:
     """What these moves change in the tallies of their steps."""
     changes: Changes = {}
     for before, job in moved:
-        if job.workflow is None or job.step is None or not is_heard(before, job):
+        if job.workflow is None or job.step is None:
             continue
-        steps = changes.setdefault((job.tenant, job.workflow), {})
-        steps[job.step] = steps.get(job.step, NOTHING) + w.delta(before, job)
+        change = w.delta(before, job)
+        if change != NOTHING:
+            steps = changes.setdefault((job.tenant, job.workflow), {})
+            steps[job.step] = steps.get(job.step, NOTHING) + change
     return changes
 
 

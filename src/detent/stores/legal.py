@@ -17,6 +17,9 @@ __all__ = ["fault", "is_grantable", "is_storable"]
 
 _INT_MAX = 2**63 - 1
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_UNUSUAL = re.compile(rb"\\u0000|\d{19}")
+"""What may be a NUL, or a number that does not fit."""
+_encode = msgspec.json.Encoder().encode
 _MACHINES: dict[type[object], Machine] = {Job: JOB, Workflow: WORKFLOW, Step: STEP}
 
 
@@ -122,16 +125,28 @@ def is_grantable(want: Want) -> bool:
 
 def is_storable(value: object) -> bool:
     """Numbers of 64 bits and texts of real characters: what every database can hold."""
+    return _is_usual(value) or _holds(value)
+
+
+def _is_usual(value: object) -> bool:
+    """Cheap, and sure when it says yes: as JSON it is looked through in one go."""
+    try:
+        return _UNUSUAL.search(_encode(value)) is None
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        return False
+
+
+def _holds(value: object) -> bool:
     match value:
         case str():
             return _NO_TEXT.search(value) is None
         case int():
             return -_INT_MAX - 1 <= value <= _INT_MAX
         case tuple():
-            return all(is_storable(one) for one in value)
+            return all(_holds(one) for one in value)
         case dict():
-            return all(is_storable(one) for pair in value.items() for one in pair)
+            return all(_holds(one) for pair in value.items() for one in pair)
         case msgspec.Struct():
-            return is_storable(msgspec.structs.astuple(value))
+            return _holds(msgspec.structs.astuple(value))
         case _:
             return True

@@ -242,8 +242,8 @@ class Unit(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """How much of a step the unit takes."""
-        parts = (self.moves, self.new, self.puts, self.gates, self.limits)
-        return max(sum(map(len, parts)), 1)
+        records = len(self.moves) + len(self.new) + len(self.puts)
+        return records + len(self.gates) + len(self.limits) or 1
 
 
 class Committed(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -107,18 +107,6 @@ def value(ended: Ended) -> Any:
         return json.loads(ended.text)
     assert isinstance(ended, Returned), ended
     return ended.value
-
-
-async def until(is_so: Callable[[], Any]) -> Any:
-    """Wait for a condition, and answer what it came to."""
-    found: list[Any] = []
-
-    def holds() -> bool:
-        found[:] = [is_so()]
-        return bool(found[0])
-
-    await yard.until(holds)
-    return found[0]
 
 
 def is_running(pid: int) -> bool:

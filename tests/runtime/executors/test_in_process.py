@@ -21,7 +21,8 @@ from detent.runtime.executors.capture import Capture, Splitter
 from detent.runtime.executors.means import Kind
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
-from tests.runtime.executors.desk import Desk, lines, opened, until
+from tests.runtime.executors.desk import Desk, lines, opened
+from tests.waiting import until
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -63,7 +64,13 @@ async def test_what_it_returns(app: Detent, colour: str) -> None:
         assert await executor.run(run) == Returned(1)
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), SystemExit(3)])
+class _Odd(BaseException):
+    """Of no kind that anybody catches."""
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), _Odd("x")]
+)
 async def test_what_it_raises(app: Detent, colour: str, error: BaseException) -> None:
     def fail(_: Context) -> None:
         raise error

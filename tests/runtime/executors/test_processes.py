@@ -22,7 +22,8 @@ from detent.runtime.executors.api import Died, Rung, Stopped
 from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.outcomes import Cancelled, Snooze
 from tests.runtime.executors.conftest import PROGRAM
-from tests.runtime.executors.desk import Desk, is_running, lines, opened, until, value, written
+from tests.runtime.executors.desk import Desk, is_running, lines, opened, value, written
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("name", ["add", "aadd"])
@@ -489,7 +490,8 @@ async def test_a_job_that_the_program_does_not_have(pool: ProcessExecutor, desk:
 _WORKER = """
 import asyncio, sys
 from tests.runtime.executors.conftest import PROGRAM
-from tests.runtime.executors.desk import Desk, lines, until
+from tests.runtime.executors.desk import Desk, lines
+from tests.waiting import until
 from detent.app.loading import load
 from detent.runtime.executors.processes import ProcessExecutor
 

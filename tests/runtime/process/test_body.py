@@ -18,10 +18,10 @@ from detent.errors import (
     ProcessError,
     TooManyFiles,
 )
+from detent.host import is_alive, members, state_of
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process.body import ProcessBody
 from detent.runtime.process.frames import Message
-from detent.runtime.process.identity import is_alive, members, state_of
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.launching import Program
 from detent.runtime.supervisor.body import Handover
@@ -33,8 +33,8 @@ from tests.runtime.process.yard import (
     is_gone,
     program,
     started,
-    until,
 )
+from tests.waiting import until
 
 SLEEP = Program(command=("sleep", "1000"))
 STUBBORN = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -19,7 +20,8 @@ from detent.runtime.process.channel import Channel
 from detent.runtime.process.conversation import Conversation
 from detent.runtime.process.frames import Frames, Message, frame
 from detent.runtime.process.inside import CHANNEL_FD, Inside
-from tests.runtime.process.yard import LIGHT, child, python, say, until
+from tests.runtime.process.yard import LIGHT, child, python, say
+from tests.waiting import until
 
 
 async def pair(**more: int) -> tuple[Channel, socket.socket]:
@@ -207,17 +209,29 @@ def test_a_child_that_leads_no_session_kills_only_itself(last: bytes) -> None:
             assert one.wait() == -9
 
 
+async def test_what_is_heard_at_once_needs_no_loop() -> None:
+    inside, ours = joined()
+    heard: list[Message] = []
+    with ours:
+        ours.sendall(frame({"kind": "news", "number": 1}))
+        await until(lambda: inside._early)  # noqa: SLF001
+        inside.hear_at_once("news", heard.append)
+        ours.sendall(frame({"kind": "news", "number": 2}))
+        await until(lambda: [one["number"] for one in heard] == [1, 2])
+        inside.leave()
+
+
 def test_the_childs_half_needs_nothing_but_the_standard_library() -> None:
     code = LIGHT + "import json; print(json.dumps(sorted(sys.modules)))"
     modules = json.loads(say(code)[0])
-    ours = {name for name in modules if name.startswith("detent")}
+    ours = {name for name in modules if re.match(r"detent(?!\.errors\.)", name)}
     assert ours == {
         "detent",
         "detent.errors",
         "detent.runtime",
         "detent.runtime.process",
         "detent.runtime.process.frames",
-        "detent.runtime.process.identity",
+        "detent.host",
         "detent.runtime.process.inside",
     }
     assert "msgspec" not in modules

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from detent.errors import CommandNotFound, ContainerError, ProcessError
+from detent.host import is_alive, state_of
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process import containers
 from detent.runtime.process.containers import ContainerBody, Image
-from detent.runtime.process.identity import is_alive, state_of
 from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Runtime, State
-from tests.runtime.process.yard import HANDOVER, is_gone, until
+from tests.runtime.process.yard import HANDOVER, is_gone
+from tests.waiting import until
 
 FAKE = str(Path(__file__).with_name("fake_runtime.py"))
 REAL = os.environ.get("DETENT_TEST_CONTAINERS")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from detent.host import kill_session, start_time
 from detent.runtime.process import guardian
-from detent.runtime.process.identity import kill_session, start_time
 from detent.runtime.process.keeper import Keeper
 from tests.runtime.process.yard import (
     LIGHT,
@@ -22,9 +22,8 @@ from tests.runtime.process.yard import (
     is_gone,
     program,
     started,
-    until,
-    until_now,
 )
+from tests.waiting import eventually, until
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -97,12 +96,12 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, lis
     process = child(*words, stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout:
-        until_now(lambda: all(place.exists() for place in places))
+        eventually(lambda: all(place.exists() for place in places))
         pids = [int(word) for place in places for word in place.read_text().split()]
         yield process, int(process.stdout.readline()), pids
         process.kill()
         process.wait()
-        until_now(lambda: all(map(is_gone, pids)))
+        eventually(lambda: all(map(is_gone, pids)))
 
 
 def test_nothing_survives_the_kill_of_its_supervisor(
@@ -112,7 +111,7 @@ def test_nothing_survives_the_kill_of_its_supervisor(
     assert len(pids) == 8
     assert not any(map(is_gone, pids))
     process.kill()
-    until_now(lambda: all(map(is_gone, [*pids, guard])))
+    eventually(lambda: all(map(is_gone, [*pids, guard])))
 
 
 @pytest.mark.slow
@@ -126,7 +125,7 @@ def test_nothing_survives_a_kill_at_any_moment(moment: int) -> None:
             assert process.stdout.readline()
         process.kill()
         process.wait()
-    until_now(lambda: not commands(marker))
+    eventually(lambda: not commands(marker))
 
 
 def test_a_dead_guardian_is_replaced_and_told_everything(
@@ -139,7 +138,7 @@ def test_a_dead_guardian_is_replaced_and_told_everything(
     assert is_gone(guard)
     assert second != guard
     process.kill()
-    until_now(lambda: all(map(is_gone, [*pids, second])))
+    eventually(lambda: all(map(is_gone, [*pids, second])))
 
 
 def test_what_ends_others_does_not_end_the_guardian(
@@ -149,7 +148,7 @@ def test_what_ends_others_does_not_end_the_guardian(
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(guard, number)
     process.terminate()
-    until_now(lambda: all(map(is_gone, [*pids, guard])))
+    eventually(lambda: all(map(is_gone, [*pids, guard])))
 
 
 def test_a_guardian_ends_only_the_sessions_that_it_was_told() -> None:

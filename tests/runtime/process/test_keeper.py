@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from detent.errors import ForkFailed
+from detent.host import start_time, state_of
 from detent.runtime.process import keeper as keeping
 from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.identity import start_time, state_of
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.launching import Program
 from detent.runtime.process.leader import Leader
 from detent.runtime.process.orphans import Orphans
-from tests.runtime.process.yard import child, is_gone, say, started, until
+from tests.runtime.process.yard import child, is_gone, say, started
+from tests.waiting import until
 
 SLEEP = Program(command=("sleep", "1000"))
 
@@ -147,7 +148,7 @@ def test_a_child_that_somebody_else_has_reaped_has_an_unknown_end() -> None:
 def test_orphans_are_reaped_at_the_second_look() -> None:
     code = """
 import os, subprocess, sys, threading
-from detent.runtime.process.identity import children, state_of
+from detent.host import children, state_of
 from detent.runtime.process.orphans import Orphans
 orphans = Orphans()
 assert orphans.sweep(()) == [] and orphans.adopt()
@@ -164,7 +165,7 @@ print(orphans.sweep([known.pid]) == [orphan], state_of(orphan), known.wait())
 def test_the_keeper_sweeps_by_itself() -> None:
     code = """
 import subprocess, threading
-from detent.runtime.process.identity import state_of
+from detent.host import state_of
 from detent.runtime.process.keeper import keeper
 assert keeper() is keeper() and keeper().orphans.adopt()
 keeper()._submit(lambda: None).result()

@@ -12,7 +12,8 @@ from detent.lifecycle.worker import Exit
 from detent.runtime.process import measuring
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.measuring import MemoryKills, usage
-from tests.runtime.process.yard import child, program, say, started, until
+from tests.runtime.process.yard import child, program, say, started
+from tests.waiting import until
 
 GROUPS = os.environ.get("DETENT_TEST_CGROUP")
 """A control group that is ours to make groups in; its memory has to be limitable."""

@@ -13,7 +13,8 @@ from detent.runtime.process.body import ProcessBody
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.output import LINE_BYTES_MAX, Drain, Line, Output
 from detent.runtime.process.rotation import Files
-from tests.runtime.process.yard import HANDOVER, is_gone, program, started, until
+from tests.runtime.process.yard import HANDOVER, is_gone, program, started
+from tests.waiting import until
 
 
 def test_lines_come_in_the_order_in_which_they_were_completed() -> None:

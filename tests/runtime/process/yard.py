@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import detent
+from detent.host import state_of
 from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.identity import state_of
 from detent.runtime.process.keeper import Keeper
 from detent.runtime.process.launching import Program
 from detent.runtime.supervisor.body import Handover
@@ -36,27 +32,28 @@ WORKER = (
     + """
 async def main():
     inside = Inside.join()
-    stop = asyncio.Event()
+    told, signalled = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     answer = lambda kind: lambda message: inside.tell({"kind": kind, "nonce": message["nonce"]})
     inside.hear(
         {
             "suspend": answer("quiet"),
             "resume": answer("awake"),
-            "stop": lambda message: (print("grace", message["grace_s"], flush=True), stop.set()),
+            "stop": lambda message: (print("grace", message["grace_s"], flush=True), told.set()),
             "hasten": lambda message: print("hasten", message["grace_s"], flush=True),
         },
         loop,
     )
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGTERM, signalled.set)
     inside.tell({"kind": "status", "done": 7})
     inside.tell({"kind": "ready"})
-    await stop.wait()
+    await told.wait()
+    await signalled.wait()
 
 asyncio.run(main())
 """
 )
-"""A child that joins its channel and does what it is told."""
+"""A child that joins its channel and does what it is told; to stop, by word and by signal."""
 
 
 def child(*command: str, **more: Any) -> subprocess.Popen[str]:
@@ -89,25 +86,6 @@ async def started(keeper: Keeper, program: Program) -> ProcessBody:
     body = ProcessBody(program, keeper=keeper)
     await body.spawn(HANDOVER)
     return body
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; it is an error if it never does."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it has not come true"
-        try:
-            await asyncio.wait_for(asyncio.Event().wait(), 0.01)
-        except TimeoutError:
-            continue
-
-
-def until_now(condition: Callable[[], object]) -> None:
-    """The same, where there is no loop."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it has not come true"
-        threading.Event().wait(0.01)
 
 
 def is_gone(pid: int) -> bool:

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,9 @@ from typing import Any
 import pytest
 
 from detent.errors import StartFailed
+from detent.host import members, start_time, state_of
 from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.identity import members, start_time, state_of
 from detent.runtime.process.launching import Program
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.backoff import Backoff
@@ -30,6 +28,7 @@ from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.process.yard import SECONDS, WORKER, python
 from tests.runtime.supervisor.test_restarting import live
+from tests.waiting import eventually, until
 
 _S = WorkerState
 ROOT = Path(__file__).parents[3]
@@ -55,16 +54,6 @@ async def outcome(one: Supervisor, name: str = "w") -> Instance:
     last = one.slots[name].last
     assert last is not None
     return last
-
-
-async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it has not come true"
-        try:
-            await asyncio.wait_for(asyncio.Event().wait(), 0.02)
-        except TimeoutError:
-            continue
 
 
 @pytest.mark.parametrize(
@@ -150,7 +139,7 @@ async def test_a_program_that_does_not_exist(journal: Journal) -> None:
 
 async def test_stacks_are_kept_before_a_kill(journal: Journal) -> None:
     """W-25: of a child that has joined its channel."""
-    deaf = WORKER.replace("await stop.wait()", "await asyncio.Event().wait()")
+    deaf = WORKER.replace("await told.wait()", "await asyncio.Event().wait()")
     one = supervisor(journal, spec("w", deaf, min_uptime_s=None, stop_grace_s=0.5))
     await one.start()
     current = live(one, "w")
@@ -241,13 +230,6 @@ def said(process: subprocess.Popen[str]) -> list[str]:
     return line.split()
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it has not come true"
-        threading.Event().wait(0.02)
-
-
 def gone(pid: int) -> bool:
     return state_of(pid) in (None, "Z", "X")
 
@@ -263,7 +245,7 @@ def test_kill_of_the_supervisor(
     assert not gone(grandchild)
     first.kill()
     first.wait()
-    wait_for(lambda: gone(int(pid)) and gone(grandchild))
+    eventually(lambda: gone(int(pid)) and gone(grandchild))
     second = started()
     _, again, lost = said(second)
     assert (lost, again != pid) == ("1", True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,13 +57,3 @@ def program(tmp_path: Path) -> Iterator[tuple[str, Place]]:
     path.write_text(f"{head}app = Detent('sqlite:///{tmp_path}/detent.db')\n{PROGRAM}")
     with load(str(path)) as app:
         yield str(path), Place(app)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine in a loop of its own, which is not the bridge's."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True

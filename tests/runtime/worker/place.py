@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from detent import Detent
@@ -24,6 +23,7 @@ from detent.runtime.running import Runner
 from detent.runtime.worker.settings import Settings
 from detent.runtime.worker.worker import Worker
 from detent.stores.api import Stored, Want, WorkerRow
+from tests.waiting import until
 
 DEADLINE_S = 20.0
 
@@ -145,20 +145,6 @@ async def _logs(engine: Engine, handle: Handle[Any]) -> Any:
 async def events(handle: Handle[Any]) -> list[str]:
     """The names in its history."""
     return [event.name for event in await handle.ahistory()]
-
-
-async def until(is_so: Callable[[], Any]) -> Any:
-    """Wait for a condition, which may have to be awaited, and not for a time."""
-    end = time.monotonic() + DEADLINE_S
-    while True:
-        found = is_so()
-        if isinstance(found, Awaitable):
-            found = await found
-        if found:
-            return found
-        assert time.monotonic() < end, "it never came to be"
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), 0.01)
 
 
 async def ended(*handles: Handle[Any]) -> list[str]:

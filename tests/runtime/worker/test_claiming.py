@@ -11,7 +11,8 @@ import pytest
 from detent import Context, Detent, Limit
 from detent.errors import BadOption, InstanceLost
 from detent.runtime.worker.settings import Settings
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 
 
 async def test_every_job_is_run_once_and_its_end_is_stored(app: Detent, place: Place) -> None:

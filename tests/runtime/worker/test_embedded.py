@@ -14,7 +14,8 @@ import pytest
 
 from detent import Context, Detent
 from detent.errors import BadOption, InsideLoop
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 
 
 async def test_jobs_are_run_while_it_is_entered(app: Detent) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from detent import Cancelled, Context, Detent
 from detent.app.handle import Handle
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 
 
 async def test_a_run_that_listens_is_seen_to_and_stops(app: Detent, place: Place) -> None:

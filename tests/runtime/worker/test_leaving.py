@@ -11,7 +11,8 @@ import pytest
 
 from detent import Context, Detent
 from detent.errors import NotQuiet
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 
 
 async def test_what_can_finish_in_time_does_and_nothing_new_is_begun(

@@ -8,7 +8,8 @@ import pytest
 
 from detent import Detent, stores
 from tests.postgres.running import durable
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 from tools.postgres import Server
 
 

@@ -13,7 +13,8 @@ import pytest
 from detent import Context, Detent
 from detent.engine import limits
 from detent.runtime.executors.capture import Capture
-from tests.runtime.worker.place import Place, ended, events, until
+from tests.runtime.worker.place import Place, ended, events
+from tests.waiting import until
 
 
 async def test_a_failure_has_its_traceback_and_no_secrets(here: Place) -> None:

@@ -3,6 +3,9 @@
 It joins its channel before anything else, so that it dies with its supervisor and its stacks can be
 asked for; then it imports the program. It claims nothing before the supervisor says that the store
 knows it, and ends under that name once and for all: the next process has another.
+
+What it is told is carried out in the loop of the bridge: a handler that blocks its own loop keeps
+nobody from being stopped. Only the answer to a ping comes from the handlers' loop.
 """
 
 from __future__ import annotations
@@ -12,20 +15,24 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from detent.app.detent import Detent
 from detent.app.fleet.orders import Told
+from detent.app.fleet.proof import Proof
 from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
 from detent.runtime.process.frames import Message
-from detent.runtime.process.inside import Inside
+from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
+from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 
 __all__ = ["TOLD", "main"]
@@ -38,7 +45,9 @@ _LOST: Final = 75
 """The exit code of a worker that must make room for another one under another name."""
 _STATUS_S: Final = 1.0
 _SHARE: Final = 0.75
-"""So much of its grace a worker uses; the rest is for giving jobs back and for going."""
+"""So much of its grace a worker lets jobs finish; the rest is for the others, and for going."""
+_LAST: Final = 0.15
+"""So much of it, and no more than usual, those have to end that were interrupted."""
 _OPEN_RETRY_S: Final = 1.0
 _TOLD_S: Final = 0.2
 _GRACE_S: Final = 10.0
@@ -56,14 +65,20 @@ class Child:
         self._worker: Worker | None = None
         self._ending: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._proof = Proof(_unproven)
         self.exit_code = 0
+        self.was_terminated = False
+        """Whether a signal ended it that did not come from the supervisor."""
 
     async def run(self) -> None:
         """Work until told to stop."""
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
+        self._inside.hear_at_once("proven", lambda told: self._proof.renew(float(told["until"])))
+        desk = await self._app.bridge.reach(_own_loop())
         self._inside.hear(
             {
-                "known": lambda _: self._known.set(),
+                "known": lambda _: self._floor(self._known.set),
+                "ping": lambda message: self._floor(partial(self._answer, message)),
                 "stop": lambda message: self._stop(float(message["grace_s"])),
                 "hasten": lambda message: self._do(self._hasten(float(message["grace_s"]))),
                 "suspend": lambda message: self._do(self._suspend(message)),
@@ -71,9 +86,10 @@ class Child:
                 "lapse": lambda _: self._do(self._lapse()),
                 "cancel": self._cancel,
             },
-            loop,
+            desk,
         )
-        loop.add_signal_handler(signal.SIGTERM, loop.call_later, _TOLD_S, self._terminated)
+        terminated = partial(desk.call_later, _TOLD_S, self._terminated)
+        self._loop.add_signal_handler(signal.SIGTERM, desk.call_soon_threadsafe, terminated)
         executors = executors_of(self._told.settings, self._told.reference)
         try:
             with Capture():
@@ -101,8 +117,9 @@ class Child:
         return self._worker
 
     async def _work(self, worker: Worker) -> None:
+        reach = self._app.bridge.reach
         running = asyncio.create_task(worker.run())
-        beside = [asyncio.create_task(self._tell_status(worker))]
+        beside = [asyncio.create_task(reach(self._tell_status(worker)))]
         if self._app.listening:
             # What listens is the user's code too, and has no place in the supervisor.
             beside.append(asyncio.create_task(self._app.alisten()))
@@ -112,7 +129,7 @@ class Child:
         try:
             await running
             if self._ending is not None:
-                await self._ending
+                await reach(_awaited(self._ending))
         except InstanceLost as error:
             _log.warning("%s", error)
             self.exit_code = _LOST
@@ -127,10 +144,20 @@ class Child:
             jobs = [(one.id, one.type, one.since, one.step) for one in status.running[:100]]
             told = {"kind": "status", "done": status.done, "failed": status.failed}
             counts = {"running": len(status.running), "slots": status.slots}
+            counts["worn"] = status.wants_recycling
             self._inside.tell({**told, **counts, "state": status.state, "jobs": jobs})
             await asyncio.sleep(_STATUS_S)
 
-    # --- what it is told ------------------------------------------------------------------------
+    def _floor(self, what: Callable[[], None]) -> None:
+        """Do it in the handlers' loop."""
+        with suppress(RuntimeError):  # It is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(what)
+
+    def _answer(self, message: Message) -> None:
+        """That this comes says that the handlers' loop turns."""
+        self._inside.tell({"kind": "well", "nonce": message.get("nonce")})
+
+    # --- what it is told, in the loop of the bridge ---------------------------------------------
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         self._begin(work)
@@ -144,6 +171,7 @@ class Child:
     def _terminated(self) -> None:
         """A signal. The supervisor says on the channel how long there is; others say nothing."""
         if self._ending is None:
+            self.was_terminated = True
             self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:
@@ -157,14 +185,14 @@ class Child:
             # It has not begun, so there is nothing to finish.
             self._quit(0)
             return
-        left = await self._worker.stop(grace_s * _SHARE)
+        left = await self._worker.stop(grace_s * _SHARE, min(STOP_S, grace_s * _LAST))
         if left:
             _log.warning("%d handlers could not be stopped and end with this process", len(left))
             self._quit(self.exit_code)
 
     async def _hasten(self, grace_s: float) -> None:
         if self._worker is not None:
-            await self._worker.hasten(grace_s * _SHARE)
+            await self._worker.hasten(grace_s * _SHARE, min(STOP_S, grace_s * _LAST))
 
     async def _suspend(self, message: Message) -> None:
         if self._worker is not None:
@@ -191,6 +219,20 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _unproven() -> None:
+    """Nobody says any more that our jobs are ours, not even that they are not."""
+    _log.error("the supervisor does not renew this worker any more; it ends with all its jobs")
+    end_session()
+
+
+async def _own_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+async def _awaited(task: asyncio.Task[Any]) -> None:
+    await asyncio.shield(task)
 
 
 def main() -> int:
@@ -223,6 +265,10 @@ def main() -> int:
         return 1
     app.close()
     inside.leave()
+    if child is not None and child.was_terminated:
+        # It dies of the signal that ended it, so that whoever looks sees that.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
     return 0 if child is None else child.exit_code
 
 

@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
 from detent.engine.engine import Engine
+from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
+from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
+from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
+from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
+from detent.runtime.supervisor.recycling import swap
 from detent.runtime.supervisor.snapshot import Snapshot
-from detent.runtime.supervisor.spec import Probe, Spec
+from detent.runtime.supervisor.spec import KEEPER, Probe, Spec
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 
@@ -35,6 +44,8 @@ __all__ = ["Fleet"]
 
 _log = logging.getLogger("detent.fleet")
 _LAST_WORDS_S: Final = 3.0
+_LAPSE_S: Final = 2.0
+"""How long a worker may take to stop its handlers by itself when its lease cannot be renewed."""
 _SPARE_S: Final = 5.0
 """Beyond the grace of a worker, for its dump, its end and what is written of it."""
 NAMES_MAX: Final = 100
@@ -49,19 +60,24 @@ class Fleet:
         self.id = str(uuid4())
         self.members = Members(orders, self.id, tuple(app.handlers))
         self._revision = 0
+        self._is_made = False
+        self._changing = asyncio.Lock()
+        """One change of all workers at a time."""
         self._beside: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
-        app = self.app
-        engine = await app.bridge.reach(app.engine())
-        self.journal = _journal(self.orders)
-        try:
-            self.supervisor = self._supervisor(engine)
-            await self._begin(engine)
-            await self.supervisor.start()
-        except BaseException:
-            await self._end()
-            raise
+        async with self._changing:
+            app = self.app
+            engine = await app.bridge.reach(app.engine())
+            self.journal = _journal(self.orders)
+            try:
+                self.supervisor = self._supervisor(engine)
+                self._is_made = True
+                await self._begin(engine)
+                await self.supervisor.start()
+            except BaseException:
+                await self._end()
+                raise
         return self
 
     async def __aexit__(
@@ -79,16 +95,24 @@ class Fleet:
 
     async def force(self) -> None:
         """Kill all workers now."""
-        await self.supervisor.stop(0)
+        if self._is_made:
+            await self.supervisor.stop(0)
+
+    async def wait(self) -> None:
+        """Come back when something has ended that a fleet cannot be without, and say why."""
+        done, _ = await asyncio.wait(self._beside, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
 
     async def reload(self) -> None:
         """Replace every worker by one that has read the program anew, one by one.
 
         One that cannot be started leaves the old one as it is, and the error says why.
         """
-        self._revision += 1
-        for spec in self._workers():
-            await self.supervisor.replace(spec)
+        async with self._changing:
+            self._revision += 1
+            for spec in self._workers():
+                await self.supervisor.replace(spec)
 
     def snapshot(self) -> Snapshot:
         """The whole tree at this moment."""
@@ -97,8 +121,8 @@ class Fleet:
     # --- how it is made -------------------------------------------------------------------------
 
     def _supervisor(self, engine: Engine) -> Supervisor:
-        tree = Tree(self.journal, name=f"fleet {self.id}")
-        specs = [*self._keepers(engine), *self._workers()]
+        tree = Tree(self.journal, name=f"{FLEET}{self.id}")
+        specs = [*self._keepers(engine), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())
 
@@ -117,6 +141,29 @@ class Fleet:
             for number in range(1, orders.workers + 1)
         ]
 
+    def _servers(self) -> list[Spec]:
+        """The web surfaces in a process of their own, if they are wanted."""
+        web = self.orders.web
+        if web is None:
+            return []
+        command = (sys.executable, "-m", "detent", "serve")
+        program = Program(
+            command=(*command, "--host", web.host, "--port", str(web.port)),
+            # Not on the command line, which everybody on this host can read.
+            environment={STORE_NAMES[0]: self.app.connection.url},
+            suspendable=False,
+        )
+        files = Files(self.logs, "server")
+        return [
+            Spec(
+                name="server",
+                make=lambda: ProcessBody(program, files=files),
+                role="server",
+                stop_grace_s=self.orders.grace_s,
+                needs_ready_signal=False,
+            )
+        ]
+
     def _keepers(self, engine: Engine) -> list[Spec]:
         """What a fleet does beside running jobs, each in a slot of its own."""
         app = self.app
@@ -130,7 +177,7 @@ class Fleet:
                 name=name,
                 make=_function(what),
                 kind="function",
-                role="keeper",
+                role=KEEPER,
                 needs_ready_signal=False,
             )
             for name, what in work.items()
@@ -146,28 +193,59 @@ class Fleet:
     async def _begin(self, engine: Engine) -> None:
         loop, bridge = asyncio.get_running_loop(), self.app.bridge
 
-        def hear(what: Callable[[Sequence[str]], None]) -> Callable[[Sequence[str]], None]:
-            return lambda instances: _across(loop, what, tuple(instances))
+        def hear(what: Callable[..., None]) -> Callable[..., None]:
+            return lambda *news: _across(loop, what, news)
 
-        hearing = Hearing(lapsed=hear(self.members.lapse), lost=hear(self.members.lapse))
+        lapse, proven = hear(self._lapse), hear(self.members.proven)
+        hearing = Hearing(lapsed=lapse, lost=lapse, proven=proven)
         beating = await bridge.reach(_made(lambda: Beating(engine.store, hearing)))
         self.members.join(beating, bridge)
+        self.members.worn = self._relieve
         self.shipping = Shipping(self.supervisor, engine, bridge)
         self._beside = [
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
         ]
 
+    def _lapse(self, instances: Sequence[str]) -> None:
+        """Their leases cannot be renewed: whatever they run must stop now."""
+        self.members.lapse(instances)
+        for live in tuple(self.supervisor.lives):
+            if live.id in instances:
+                self.supervisor.tasks.run(self._see_off(live), f"seeing off {live.id}")
+
+    def _relieve(self, instance: str) -> None:
+        """Too much of it is stuck: another takes its place, as soon as that one is ready."""
+        for live, slot in tuple(self.supervisor.lives.items()):
+            is_free = self.supervisor.may_start(slot) and not slot.busy.locked()
+            if live.id == instance and slot.live is live and is_free:
+                live.note("recycled", "stuck")
+                work = swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
+                self.supervisor.tasks.run(work, f"relieving {instance}")
+
+    async def _see_off(self, live: Live) -> None:
+        """Whoever cannot hear that, because a handler holds its interpreter, is killed for it."""
+        if not await done_within(self.supervisor.tree.clock, _LAPSE_S, live.done):
+            live.note("lapsed")
+            await self.supervisor.stop_live(live, 0)
+
     async def _end(self) -> None:
         try:
             if self._beside:
-                await asyncio.wait_for(self.shipping.ship(), _LAST_WORDS_S)
+                await asyncio.wait_for(self._last_words(), _LAST_WORDS_S)
         except (DetentError, TimeoutError) as error:
             _log.warning("the last of the journal is shipped next time: %s", error)
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
         self.journal.close()
+
+    async def _last_words(self) -> None:
+        """Who ended is told first, and nobody waits for the next fleet to free what they held."""
+        await self.members.buried()
+        if self.orders.upkeep:
+            await self.app.bridge.reach(_kept_up(self.app))
+        await self.shipping.ship()
 
 
 def _journal(orders: Orders) -> Journal:
@@ -189,10 +267,12 @@ def _function(what: Callable[[], Any]) -> Callable[[], FunctionBody]:
     return lambda: FunctionBody(run)
 
 
-def _across(
-    loop: asyncio.AbstractEventLoop, what: Callable[[tuple[str, ...]], None], ids: tuple[str, ...]
-) -> None:
-    loop.call_soon_threadsafe(what, ids)
+def _across(loop: asyncio.AbstractEventLoop, what: Callable[..., None], news: Any) -> None:
+    loop.call_soon_threadsafe(what, *news)
+
+
+async def _kept_up(app: Detent) -> None:
+    await (await app.engine()).upkeep.turn()
 
 
 async def _made(make: Callable[[], Beating]) -> Beating:

@@ -34,18 +34,21 @@ class Member(ProcessBody):
     def __init__(self, members: Members, program: Program, files: Files) -> None:
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
+        self.instance = ""
         self._members = members
-        self._burying: asyncio.Task[None] | None = None
 
     async def spawn(self, handover: Handover) -> Born:
         """Start it, have the store know it, and only then let it claim."""
+        self.instance = handover.instance
         born = await super().spawn(handover)
-        self._burying = asyncio.create_task(self._members.follow(self, handover, born))
+        self._members.begin(self, handover, born)
         return born
 
     def _hear(self, message: Message) -> None:
         if message["kind"] == "status":
             self.status = message
+            if message.get("worn"):
+                self._members.worn(self.instance)
 
 
 class Members:
@@ -59,6 +62,9 @@ class Members:
         self._supervisor = supervisor
         self._types = tuple(types)
         self._alive: dict[str, Member] = {}
+        self._following: set[asyncio.Task[None]] = set()
+        self.worn: Callable[[str], None] = lambda _: None
+        """Told, again and again, who says of itself that another should take its place."""
         self._beating: Beating | None = None
         self._bridge: Bridge | None = None
 
@@ -77,7 +83,17 @@ class Members:
         files = Files(logs, slot)
         return lambda: Member(self, program, files)
 
-    async def follow(self, member: Member, handover: Handover, born: Born) -> None:
+    def begin(self, member: Member, handover: Handover, born: Born) -> None:
+        """It exists: from now on the store hears of it."""
+        task = asyncio.create_task(self._follow(member, handover, born))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def buried(self) -> None:
+        """Return when the store has heard of every end there was."""
+        await asyncio.gather(*self._following)
+
+    async def _follow(self, member: Member, handover: Handover, born: Born) -> None:
         """Keep it known from its first moment to its last."""
         instance = handover.instance
         self._alive[instance] = member
@@ -110,6 +126,12 @@ class Members:
                 _log.warning("worker %s could not be renewed; its jobs are stopped", instance)
                 member.tell({"kind": "lapse"})
 
+    def proven(self, instances: Sequence[str], until: float) -> None:
+        """They are renewed: each is told until when, for the case that we stand still."""
+        for instance in instances:
+            if (member := self._alive.get(instance)) is not None:
+                member.tell({"kind": "proven", "until": until})
+
     # --- in the loop of the store -----------------------------------------------------------------
 
     async def _add(self, row: WorkerRow) -> None:
@@ -135,7 +157,7 @@ class Members:
         settings = self._orders.told.settings
         return Who(
             supervisor=self._supervisor,
-            process=process_of(born.pid),
+            process=process_of(born.pid, born.process_at),
             keeper=here(),
             started_at=0,
             slot=handover.slot,

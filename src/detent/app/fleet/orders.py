@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -12,11 +13,12 @@ from detent.errors import BadOption
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told"]
+__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
 
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
 GRACE_S: Final = 30.0
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +32,25 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
 
 
+class Web(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server of a fleet listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+
+    @property
+    def url(self) -> str:
+        """The address to type."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The whole of a fleet.
 
     `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
-    `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines.
+    `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines. With
+    `web` it has a server too.
     """
 
     told: Told
@@ -44,22 +60,17 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = GRACE_S
     recycle: Recycle | None = None
     upkeep: bool = True
+    web: Web | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:
             why = f"workers is how many worker processes there are: from 1 to {WORKERS_MAX}"
             raise BadOption(why, option="workers", value=self.workers)
+        if not _NAME.fullmatch(self.name):
+            why = "name is the name of a folder: letters, digits, '_', '.' and '-', at most 64"
+            raise BadOption(why, option="name", value=self.name[:100])
 
     @property
     def folder(self) -> Path:
         """Where fleets of this folder keep their journals and logs."""
         return self.state_dir or Path(os.environ.get(STATE_DIR) or ".detent")
-
-    def shown(self) -> dict[str, Any]:
-        """The same for people."""
-        return {
-            "program": self.told.reference,
-            "workers": self.workers,
-            "queues": ", ".join(self.told.settings.queues),
-            "slots": self.told.settings.slots,
-        }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,12 +24,15 @@ _FILES_MAX: Final = 10_000
 
 
 class Reloading:
-    """While it is entered, the Python files below the working directory are watched."""
+    """While it is entered, the Python files of the program are watched.
 
-    def __init__(self, fleet: Fleet, *, is_on: bool, folder: Path | None = None) -> None:
+    Those are all below the working directory, and below that of the program if it is elsewhere.
+    """
+
+    def __init__(self, fleet: Fleet, *, is_on: bool) -> None:
         self._fleet = fleet
         self._is_on = is_on
-        self._folder = folder or Path.cwd()
+        self._folders = _folders(fleet.orders.told.reference)
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Reloading:
@@ -58,7 +63,7 @@ class Reloading:
     def _seen(self) -> dict[Path, int]:
         """When each file was last changed."""
         seen: dict[Path, int] = {}
-        for path in _files(self._folder):
+        for path in chain.from_iterable(map(_files, self._folders)):
             try:
                 seen[path] = path.stat().st_mtime_ns
             except OSError:
@@ -66,6 +71,14 @@ class Reloading:
             if len(seen) >= _FILES_MAX:
                 break
         return seen
+
+
+def _folders(reference: str) -> list[Path]:
+    here, place = Path.cwd(), reference.partition(":")[0]
+    # A module was imported to know the store, so it is known where it is.
+    file = place if place.endswith(".py") else getattr(sys.modules.get(place), "__file__", None)
+    there = here if file is None else Path(file).resolve().parent
+    return [here] if there.is_relative_to(here) else [here, there]
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from detent.engine.engine import Engine
-from detent.errors import StoreError
+from detent.errors import BadJournal, StoreError
 from detent.runtime.bridge import Bridge
 from detent.runtime.supervisor.supervisor import Supervisor
 
@@ -46,8 +46,9 @@ class Shipping:
                     await self.ship()
                     await news.wait()
                     await asyncio.sleep(_PAUSE_S)
-                except StoreError as error:
-                    if not error.retryable:
+                except (StoreError, BadJournal) as error:
+                    # A disk that is full has room again one day, as a store that is away is back.
+                    if isinstance(error, StoreError) and not error.retryable:
                         raise
                     _log.info("the journal is shipped later: %s", error)
                     await asyncio.sleep(_RETRY_S)

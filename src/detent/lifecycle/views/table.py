@@ -81,10 +81,16 @@ class Field(msgspec.Struct, frozen=True):
 
     def value(self, job: Job) -> Value | None:
         """What this job shows here, or `None` when the field is absent."""
+        found: Value | None = None
+        if self.take is None:
+            found = getattr(job, self.source)
+            if found is None:
+                # Most fields of most jobs: to look at the value costs less than the condition.
+                return None
         if not self.when.holds(job):
             return None
-        found: Value | None
-        found = getattr(job, self.source) if self.take is None else self.take(job)
+        if self.take is not None:
+            found = self.take(job)
         return found // self.divisor if isinstance(found, int) else found
 
 

@@ -135,6 +135,12 @@ Answer: TypeAlias = Accepted | Unchanged | Refusal
 
 
 def workflow_percentage(steps: Mapping[str, Step]) -> int:
-    """Completed steps of all steps, rounded down; taken anew only when a step completes."""
-    completed = sum(step.state is StepState.COMPLETED for step in steps.values())
-    return 100 * completed // len(steps) if steps else 0
+    """Completed steps of all steps, rounded down; taken anew only when a step completes.
+
+    So a step that was added since the last completion does not count yet.
+    """
+    ends = [step.ended_at for step in steps.values() if step.state is StepState.COMPLETED]
+    latest = max((end for end in ends if end is not None), default=None)
+    if latest is None:
+        return 0
+    return 100 * len(ends) // sum(step.created_at <= latest for step in steps.values())

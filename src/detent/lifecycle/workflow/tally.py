@@ -10,6 +10,7 @@ it nobody could tell from the counters that a step has nothing left to run.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -109,22 +110,19 @@ def fresh(jobs: int) -> Tally:
 
 def bucket(job: Standing) -> Word:
     """The word that the job is counted under."""
-    if _stands_waiting(job):
-        return "retried" if job.attempt else "pending"
-    return _WORDS[job.state]
+    return _bucket(*_told(job))
 
 
 def delta(before: Standing | None, after: Standing) -> Tally:
     """What the move from `before` to `after` changes in its step's tally; `None` for a new job."""
-    now = _counted(after)
-    return now if before is None else now + -_counted(before)
+    return _delta(None if before is None else _told(before), _told(after))
 
 
 def recount(jobs: Iterable[Standing]) -> Tally:
     """The tally as it must be, from the jobs themselves."""
     tally = NOTHING
     for job in jobs:
-        tally += _counted(job)
+        tally += _counted(*_told(job))
     return tally
 
 
@@ -133,17 +131,38 @@ def step_percentage(tally: Tally) -> int:
     return 100 * tally.completed // tally.total if tally.total else 0
 
 
-def _stands_waiting(job: Standing) -> bool:
+_Told: TypeAlias = tuple[JobState, JobState | None, bool]
+"""All that counts of a job: its state, the one before, and whether it was ever claimed."""
+
+
+def _told(job: Standing) -> _Told:
+    return job.state, job.previous, job.attempt > 0
+
+
+# There are few ways to stand, and every move of every job of a step is counted.
+@lru_cache(maxsize=4_096)
+def _delta(before: _Told | None, after: _Told) -> Tally:
+    now = _counted(*after)
+    return now if before is None else now + -_counted(*before)
+
+
+def _bucket(state: JobState, previous: JobState | None, was_claimed: bool) -> Word:
+    if _stands_waiting(state, previous):
+        return "retried" if was_claimed else "pending"
+    return _WORDS[state]
+
+
+def _stands_waiting(state: JobState, previous: JobState | None) -> bool:
     """A cancelled job stands where its cancel found it."""
-    return (job.previous if job.state is JobState.CANCELLED else job.state) in PARKED
+    return (previous if state is JobState.CANCELLED else state) in PARKED
 
 
-def _counted(job: Standing) -> Tally:
-    cancelled = job.state is JobState.CANCELLED
-    counts: dict[str, int] = {bucket(job): 1}
+def _counted(state: JobState, previous: JobState | None, was_claimed: bool) -> Tally:
+    cancelled = state is JobState.CANCELLED
+    counts: dict[str, int] = {_bucket(state, previous, was_claimed): 1}
     return Tally(
         **counts,
         total=1,
         cancelled=int(cancelled),
-        withdrawn=int(cancelled and _stands_waiting(job)),
+        withdrawn=int(cancelled and _stands_waiting(state, previous)),
     )

@@ -105,6 +105,9 @@ async def _handled(run: Run) -> Ended:
             ended: Ended = Returned(None)
             async with run.around.awaited([run.ctx]):
                 ended = Returned(await call())
-        except (Exception, SystemExit) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # Whatever a task does not keep to itself ends the loop, and everybody in it.
             return Raised(error)
     return ended

@@ -104,7 +104,9 @@ class ThreadExecutor:
                         told = await self._in_thread(partial(_called, inner, run.ctx, call))
                         _tell(outer, told)
                         ended = told
-                except (Exception, SystemExit) as error:
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:
                     return Raised(error)
         return ended
 

@@ -11,12 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from detent.errors import ChannelBroken, ProcessError
-from detent.lifecycle.worker import Ending, Exit
-from detent.runtime.process.channel import Channel
-from detent.runtime.process.conversation import Conversation
-from detent.runtime.process.faults import spawn_fault
-from detent.runtime.process.frames import Message
-from detent.runtime.process.identity import (
+from detent.host import (
     kill_session,
     members,
     name_of,
@@ -24,6 +19,11 @@ from detent.runtime.process.identity import (
     signal_session,
     state_of,
 )
+from detent.lifecycle.worker import Ending, Exit
+from detent.runtime.process.channel import Channel
+from detent.runtime.process.conversation import Conversation
+from detent.runtime.process.faults import spawn_fault
+from detent.runtime.process.frames import Message
 from detent.runtime.process.keeper import Keeper, Launched
 from detent.runtime.process.keeper import keeper as default_keeper
 from detent.runtime.process.launching import Program, launch, passed, wired

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from detent.errors import ContainerError, ProcessError
+from detent.host import start_time
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.identity import start_time
 from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Runtime, State

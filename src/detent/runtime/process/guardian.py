@@ -44,9 +44,10 @@ def main() -> None:
     """Be deaf to what ends others, say that we listen, and guard."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    # Bare means that the package cannot be imported; its neighbour, which needs nothing, can.
-    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    kill: Kill = importlib.import_module("identity").kill_session
+    # Bare means that the package cannot be imported; one file in it, which needs nothing, can.
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path.append(os.path.join(here, "..", ".."))  # noqa: PTH118
+    kill: Kill = importlib.import_module("host").kill_session
     with contextlib.suppress(OSError):  # If nobody hears it, there is something to do.
         os.write(1, b"listening\n")
     guard(sys.stdin, kill)

@@ -18,10 +18,10 @@ from collections.abc import Callable, MutableMapping
 from typing import Final
 
 from detent.errors import ChannelBroken
+from detent.host import members, signal_member
 from detent.runtime.process.frames import Frames, Message, frame
-from detent.runtime.process.identity import members, signal_member
 
-__all__ = ["CHANNEL_FD", "DUMP_FD", "Inside"]
+__all__ = ["CHANNEL_FD", "DUMP_FD", "Inside", "end_session"]
 
 CHANNEL_FD: Final = "DETENT_CHANNEL_FD"
 DUMP_FD: Final = "DETENT_DUMP_FD"
@@ -39,6 +39,7 @@ class Inside:
         self._end = end
         self._lock = threading.Lock()
         self._handlers: dict[str, Handler] = {}
+        self._at_once: dict[str, Handler] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._early: list[Message] = []
         self._is_leaving = False
@@ -84,6 +85,17 @@ class Inside:
                 loop.call_soon_threadsafe(self._handle, message)
             self._early.clear()
 
+    def hear_at_once(self, kind: str, handler: Handler) -> None:
+        """From now on call that in the thread that listens, whatever the loop is doing.
+
+        What came before is handed over first, so do this before `hear`.
+        """
+        with self._lock:
+            self._at_once[kind] = handler
+            came = [message for message in self._early if message["kind"] == kind]
+        for message in came:
+            handler(message)
+
     def leave(self) -> None:
         """Close the channel without dying of it."""
         self._is_leaving = True
@@ -100,14 +112,18 @@ class Inside:
                 for message in frames.feed(data):
                     self._hand_over(message)
         if not self._is_leaving:
-            _end_session()
+            end_session()
 
     def _hand_over(self, message: Message) -> None:
         with self._lock:
-            loop = self._loop
-            if loop is None:
+            at_once, loop = self._at_once.get(message["kind"]), self._loop
+            if at_once is None and loop is None:
                 self._early.append(message)
-                return
+        if at_once is not None:
+            at_once(message)
+            return
+        if loop is None:
+            return
         try:
             loop.call_soon_threadsafe(self._handle, message)
         except RuntimeError:
@@ -132,7 +148,7 @@ def _can_dump(number: str | None) -> bool:
     return True
 
 
-def _end_session() -> None:
+def end_session() -> None:
     """Kill everything in our session, ourselves last; only ourselves if it is not ours."""
     own = os.getpid()
     for _ in range(_PASSES if os.getsid(0) == own else 0):

@@ -24,8 +24,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from detent.errors import ForkFailed
+from detent.host import start_time
 from detent.runtime.process.faults import spawn_fault
-from detent.runtime.process.identity import start_time
 from detent.runtime.process.leader import Leader
 from detent.runtime.process.orphans import Orphans
 

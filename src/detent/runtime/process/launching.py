@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from detent.errors import ProcessError
+from detent.host import kill_session
 from detent.runtime.process.faults import spawn_fault
-from detent.runtime.process.identity import kill_session
 from detent.runtime.process.keeper import Keeper, Launch, Launched
 from detent.runtime.process.wiring import Wiring
 from detent.runtime.supervisor.body import Handover

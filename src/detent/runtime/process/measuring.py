@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from detent.runtime.process.identity import LINUX, ask, members
+from detent.host import LINUX, ask, members
 
 __all__ = ["MemoryKills", "counters", "process_by_ps", "usage"]
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from typing import Final
 
-from detent.runtime.process.identity import LINUX, children, state_of
+from detent.host import LINUX, children, state_of
 
 __all__ = ["Orphans"]
 

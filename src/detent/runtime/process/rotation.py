@@ -40,6 +40,11 @@ class Files:
         except OSError:
             self.lost_bytes += len(data)
 
+    def existing(self) -> list[Path]:
+        """The files that are there, the newest first."""
+        numbered = map(self._numbered, range(self._files))
+        return [path for path in numbered if path.exists()]
+
     def close(self) -> None:
         """Close the file; the next write opens it again."""
         file, self._file = self._file, None

@@ -25,7 +25,7 @@ from detent.runtime.supervisor.instance import After, Live
 from detent.runtime.supervisor.pacing import Pacing, Rate
 from detent.runtime.supervisor.recovery import Remains, recover
 from detent.runtime.supervisor.slot import Slot
-from detent.runtime.supervisor.spec import OnKilled, Spec, StartRate
+from detent.runtime.supervisor.spec import KEEPER, OnKilled, Spec, StartRate
 from detent.runtime.supervisor.starting import build, launch
 from detent.runtime.supervisor.stopping import stop
 from detent.runtime.supervisor.strategy import Strategy, is_restarted
@@ -202,8 +202,8 @@ class Core:
         while not live.done.done():
             try:
                 await stop(live, self.tasks, grace_s, cause=cause)
-            except BadJournal:
-                _LOG.exception("the stop of %s cannot be written down yet", live.id)
+            except BadJournal as error:
+                _LOG.error("the stop of %s cannot be written down yet: %s", live.id, error)
                 await self.tree.clock.sleep(_RETRY_S)
 
     # --- what starting tells us ---------------------------------------------------------------
@@ -329,6 +329,8 @@ class Core:
             latest = sorted(self.lives.items(), key=lambda one: -order.get(one[1], len(order)))
             if self.is_group:
                 latest = latest[:1]
+            # Whoever serves the others is there until they are gone.
+            latest = [one for one in latest if one[1].spec.role != KEEPER] or latest
             stops = [self.stop_live(live, slot.spec.stop_grace_s) for live, slot in latest]
             await asyncio.gather(*stops)
             # The end is heard one turn later.

@@ -127,8 +127,8 @@ class Live:
         while True:
             try:
                 return self.move(verb, *told, **more)
-            except BadJournal:
-                _LOG.exception("what happened to %s cannot be written down yet", self.id)
+            except BadJournal as error:
+                _LOG.error("what happened to %s cannot be written down yet: %s", self.id, error)
                 await self.tree.clock.sleep(_RETRY_S)
 
     async def finish(self, seen: Exit) -> bool:

@@ -115,6 +115,7 @@ class Signals:
         self.taps = Taps(rules)
         self.cancelled = asyncio.Event()
         """Set when the process is to end."""
+        self.is_forced = False
         self._metrics = metrics or NoMetrics()
         self._force = force
         self._reload = reload
@@ -155,10 +156,25 @@ class Signals:
         self._count("signals_total", signal="SIGHUP")
         self._run(self._reloaded())
 
-    async def shut_down(self, doing: Awaitable[None]) -> None:
+    async def unless_cancelled(self, doing: Awaitable[object]) -> bool:
+        """Whether it came to its end; if the process is to end before that, it is called off."""
+        work = asyncio.ensure_future(doing)
+        told = asyncio.ensure_future(self.cancelled.wait())
+        try:
+            await asyncio.wait([work, told], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            if not work.done():
+                work.cancel()
+        await asyncio.wait([work])
+        if not work.cancelled():
+            work.result()
+        return not work.cancelled()
+
+    async def shut_down(self, doing: Awaitable[None], stacks_s: float = _STACKS_S) -> None:
         """Await the end of everything, then the hooks; what takes long is shown where it stands."""
         ending = asyncio.ensure_future(doing)
-        if not await done_within(self.clock, _STACKS_S, ending):
+        if not await done_within(self.clock, stacks_s, ending):
             _LOG.warning("still stopping; the tasks stand here:\n%s", _stacks())
         try:
             await ending
@@ -167,6 +183,7 @@ class Signals:
 
     async def _forced(self) -> None:
         """Every worker's session first, then this process."""
+        self.is_forced = True
         _LOG.error("forced: killing all workers, then exiting")
         self._count("force_exit_triggered_total")
         killing = asyncio.ensure_future(self._force())

@@ -64,8 +64,8 @@ async def launch(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
             await _govern(host, slot, live, spec)
             if not live.done.done():
                 await _start(host, slot, live, spec)
-        except BadJournal:
-            _LOG.exception("the start of %s cannot be written down yet", slot.path)
+        except BadJournal as error:
+            _LOG.error("the start of %s cannot be written down yet: %s", slot.path, error)
             await slot.tree.clock.sleep(_RETRY_S)
         if live.state not in (WorkerState.CREATED, WorkerState.PENDING):
             return

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from detent.runtime.executors.means import Kind
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["Counts"]
+__all__ = ["STUCK_S", "Counts"]
+
+STUCK_S: Final = 3.0
+"""A loop that has not turned for so long is held up."""
 
 
 class Counts:
@@ -23,11 +29,20 @@ class Counts:
         self.abandoned = 0
         self.step_at = 0
         self.loop_at = 0
+        self.turned = time.monotonic()
+        """When the handlers' loop was last seen to turn."""
+        self.is_hopeless = False
+        """Whether that loop is held up by a run that cannot be stopped."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a handler holds up the loop of all."""
+        return time.monotonic() - self.turned > STUCK_S
 
     @property
     def wants_recycling(self) -> bool:
-        """Whether so many threads are stuck that a new process would do better."""
-        return 2 * self.abandoned >= self._sync_slots
+        """Whether so much is stuck that a new process would do better."""
+        return self.is_hopeless or 2 * self.abandoned >= self._sync_slots
 
     def reserve(self, size: int, *, is_sync: bool) -> None:
         """So many slots are asked for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -16,14 +17,14 @@ from typing import TypeVar
 from detent.errors import DetentError, InstanceLost, StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
-from detent.lifecycle.profile import PROFILES, Drain
 from detent.runtime.executors.api import Rung, Stopped
 from detent.runtime.executors.means import Kind
 from detent.runtime.reporting import Report, Reporter
-from detent.runtime.running import Flight, Runner
-from detent.runtime.worker.counting import Counts
+from detent.runtime.running import Flight, Runner, Step
+from detent.runtime.worker.beginning import Unbegun, may_return
+from detent.runtime.worker.counting import STUCK_S, Counts
 from detent.runtime.worker.wishing import Wish, Wishes
-from detent.stores.api import Claimed, Key, Stored
+from detent.stores.api import Claimed, Key
 
 __all__ = ["Desk"]
 
@@ -57,6 +58,7 @@ class Desk:
         self._wishes = wishes
         self._store = runner.engine.store
         self._put: Callable[[Flight], None] = lambda _: None
+        self.unbegun = Unbegun()
         self._ended: list[Report] = []
         self._turns: set[asyncio.Task[None]] = set()
         self._waiting: asyncio.Task[None] | None = None
@@ -64,6 +66,7 @@ class Desk:
         self._fault: BaseException | None = None
         self._is_done = False
         self._is_pausing = False
+        self._is_stuck = False
 
     async def run(self, put: Callable[[Flight], None]) -> None:
         """Turn after turn, until it is closed or something is wrong that only a restart mends."""
@@ -133,6 +136,20 @@ class Desk:
                 await asyncio.wait_for(self._news.wait(), min(left, _GLANCE_S))
         return True
 
+    def mind_the_loop(self) -> None:
+        """While a handler holds that loop up nothing can begin there, so nothing is kept for it."""
+        is_stuck = self.counts.is_stuck
+        if is_stuck and (back := self.unbegun.take_back()):
+            _log.warning("%d jobs are given back: a handler blocks the loop of all", len(back))
+            self.land([self._returned(flight) for flight in back])
+        elif self._is_stuck and not is_stuck:
+            self._wet()
+        self._is_stuck = is_stuck
+        self.counts.is_hopeless = is_stuck and any(map(_is_hopeless, self.flights.values()))
+
+    def _returned(self, flight: Flight) -> Report:
+        return Report(flight, Stopped(Rung.INTERRUPTED), self._reporter.parting(flight))
+
     # --- turns ----------------------------------------------------------------------------------
 
     def tell(self) -> None:
@@ -161,7 +178,7 @@ class Desk:
         return taken
 
     def _wish(self) -> Wish | None:
-        if not self.is_claiming or self._is_pausing:
+        if not self.is_claiming or self._is_pausing or self._is_stuck:
             return None
         wish = self._wishes.next(self.counts.slots_free, self.counts.sync_free)
         if wish is not None:
@@ -218,11 +235,11 @@ class Desk:
         if self.is_lapsed:
             return
         self.flights[flight.key] = flight
-        if self.is_claiming or not _may_return(flight.stored):
+        if self.is_claiming or not may_return(flight.stored):
+            self.unbegun.add(flight)
             self._put(flight)
         else:
-            back = self._reporter.parting(flight)
-            self.land([Report(flight, Stopped(Rung.INTERRUPTED), back)])
+            self.land([self._returned(flight)])
 
     def _wait_for_more(self, wish: Wish, claimed: Claimed) -> None:
         self._wishes.dry(wish)
@@ -289,8 +306,9 @@ class Desk:
             self.counts.failed += 1
 
 
-def _may_return(stored: Stored) -> bool:
-    return PROFILES[stored.job.profile].drain is Drain.HAND_BACK
+def _is_hopeless(flight: Flight) -> bool:
+    """Whether all rungs are climbed and it is still there."""
+    return flight.step is Step.KILLED and time.monotonic() - flight.step_at > STUCK_S
 
 
 def _is_abandoned(report: Report) -> bool:

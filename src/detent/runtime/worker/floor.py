@@ -17,16 +17,24 @@ __all__ = ["Floor"]
 class Floor:
     """Starts what it is given, and hands over how it ended."""
 
-    def __init__(self, runner: Runner, reporter: Reporter, land: Callable[[Report], None]) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        reporter: Reporter,
+        land: Callable[[Report], None],
+        begins: Callable[[Flight], bool],
+    ) -> None:
+        self._begins = begins
         self._loop = asyncio.get_running_loop()
         self._runner = runner
         self._reporter = reporter
         self._land = land
 
     def start(self, flights: list[Flight]) -> None:
-        """All of them, now."""
+        """All of them, now; but for those that were given back while this loop was held up."""
         for flight in flights:
-            self._runner.start(flight, self._end)
+            if self._begins(flight):
+                self._runner.start(flight, self._end)
 
     def call(self, what: Callable[[Flight], None], flight: Flight) -> None:
         """Do something to a flight in this loop; from any thread."""

@@ -12,7 +12,7 @@ from detent.runtime.running import Flight, Why
 from detent.runtime.watching import Watching
 from detent.runtime.worker.desk import Desk
 
-__all__ = ["Leaving"]
+__all__ = ["STOP_S", "Leaving"]
 
 STOP_S = 3.0
 """How long runs that were stopped have to end, before we go without them."""
@@ -30,12 +30,13 @@ class Leaving:
         self._watching = watching
         self._reporter = reporter
         self._stop_at: float | None = None
+        self._last_s = STOP_S
         self.state = "working"
 
-    async def stop(self, grace_s: float) -> list[str]:
+    async def stop(self, grace_s: float, last_s: float = STOP_S) -> list[str]:
         """Finish what can be finished in time, and give the rest back; who could not be stopped."""
         self.state, self._desk.is_claiming = "stopping", False
-        self.hasten(grace_s)
+        self.hasten(grace_s, last_s)
         desk = self._desk
         if not await desk.until(lambda: not desk.flights, lambda: self._stop_at or 0.0):
             await self._give_back()
@@ -44,10 +45,11 @@ class Leaving:
         self._end()
         return stuck
 
-    def hasten(self, grace_s: float) -> None:
+    def hasten(self, grace_s: float, last_s: float = STOP_S) -> None:
         """Less time than was said before; never more, and nothing if it is not to stop."""
         if self.state != "stopping":
             return
+        self._last_s = min(last_s, self._last_s)
         at = asyncio.get_running_loop().time() + grace_s
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
 
@@ -89,7 +91,7 @@ class Leaving:
         desk.is_holding = True
         for flight in list(desk.flights.values()):
             self._watching.stop(flight, Why.DRAIN)
-        await desk.until(lambda: not desk.flights, _in(STOP_S))
+        await desk.until(lambda: not desk.flights, _in(self._last_s))
 
     def _part(self) -> list[str]:
         """File what was collected. For those that do not answer we say ourselves what becomes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from detent.engine import limits
 from detent.errors import BadOption
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.stores.api import Fair
@@ -38,6 +39,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for option in ("queues", "tenants"):
             if not getattr(self, option):
                 raise BadOption(f"A worker without {option} has nothing to do", option=option)
+        # Names that no job can have would be waited for in vain.
+        for what, names in (("queue", self.queues), ("tenant", filter(None, self.tenants))):
+            for name in names:
+                limits.need_name(what, name)
 
 
 class Running(msgspec.Struct, frozen=True):

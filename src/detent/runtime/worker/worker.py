@@ -8,6 +8,7 @@ may be called in any loop, that of the bridge too.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from detent.runtime.reporting import Report, Reporter
@@ -17,7 +18,7 @@ from detent.runtime.worker.counting import Counts
 from detent.runtime.worker.crossing import Crossing
 from detent.runtime.worker.desk import Desk
 from detent.runtime.worker.floor import Floor
-from detent.runtime.worker.leaving import Leaving
+from detent.runtime.worker.leaving import STOP_S, Leaving
 from detent.runtime.worker.settings import Running, Settings, Status
 from detent.runtime.worker.wishing import Wishes
 
@@ -48,20 +49,21 @@ class Worker:
         """Work, until it is stopped; `InstanceLost` if it was declared lost."""
         store_loop = await self._bridge.reach(_own_loop())
         landing: Crossing[Report] = Crossing(store_loop, self._desk.land)
-        self._floor = Floor(self._runner, self._reporter, landing.put)
+        self._floor = Floor(self._runner, self._reporter, landing.put, self._desk.unbegun.begins)
         starting = Crossing(asyncio.get_running_loop(), self._floor.start)
         await self._bridge.reach(self._work(starting.put))
 
-    async def stop(self, grace_s: float) -> list[str]:
+    async def stop(self, grace_s: float, last_s: float = STOP_S) -> list[str]:
         """Claim nothing more, let runs finish within the grace, and give the others back.
 
-        The answer names jobs whose handlers could not be stopped: the process should end.
+        These have `last_s` to end after they were interrupted. The answer names jobs whose handlers
+        could not be stopped: the process should end.
         """
-        return await self._bridge.reach(self._leaving.stop(grace_s))
+        return await self._bridge.reach(self._leaving.stop(grace_s, last_s))
 
-    async def hasten(self, grace_s: float) -> None:
+    async def hasten(self, grace_s: float, last_s: float = STOP_S) -> None:
         """Shorten the grace of a stop that is under way."""
-        await self._bridge.reach(_called(lambda: self._leaving.hasten(grace_s)))
+        await self._bridge.reach(_called(lambda: self._leaving.hasten(grace_s, last_s)))
 
     async def lapse(self) -> list[str]:
         """The leases are lost: stop all handlers now, and report nothing.
@@ -119,9 +121,11 @@ class Worker:
         while self._floor is not None:
             self._floor.ping(self._turned)
             await asyncio.sleep(PULSE_S)
+            self._desk.mind_the_loop()
 
     def _turned(self) -> None:
         self._counts.loop_at = self._runner.engine.store.now()
+        self._counts.turned = time.monotonic()
 
     def _call(self, what: Callable[[Flight], None], flight: Flight) -> None:
         if self._floor is not None:

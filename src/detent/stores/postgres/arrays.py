@@ -1,4 +1,4 @@
-"""Units as the columns of a statement: what is sent is arrays, one element per row."""
+"""What a statement is told: arrays of rows, or of the values of one column where those are few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from msgspec.structs import astuple
 
 from detent.lifecycle.event import Event
 from detent.stores.api import Key, Move, New
-from detent.stores.postgres.columns import EVENT, JOB, MOVING
 from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row
 
@@ -24,17 +23,6 @@ __all__ = [
     "recorded",
 ]
 
-_MOVE: Final = (
-    *("numbers", "fences", "fence_leases", "lanes", "leaves", "gated", "with_result"),
-    *("with_failure", "with_checkpoint", "tenants", "ids", "wakes"),
-    *(f"move_{name}" for name in MOVING),
-)
-_NEW: Final = (
-    *(f"job_{name}" for name in JOB),
-    *("wakes", "lanes", "fingerprints", "gated", "types", "payloads", "metas", "tags", "retries"),
-    *("schemas", "keys"),
-)
-_EVENT: Final = tuple(f"event_{name}" for name in EVENT)
 _FAILURE: Final = tuple(
     f"failure_{name}"
     for name in (
@@ -60,7 +48,7 @@ def moves_of(
     moves: Iterable[tuple[int, Move]], lanes: Mapping[Key, int], shut: Collection[Key]
 ) -> dict[str, Sequence[Any]]:
     """Moves with their numbers, the new lanes of some, and those that may not be claimed."""
-    return columns(_MOVE, (_move_row(*one, lanes, shut) for one in moves))
+    return {"moves": [_move_row(*one, lanes, shut) for one in moves]}
 
 
 def _move_row(
@@ -76,8 +64,10 @@ def _move_row(
 
 def events_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     """The events of moves, beside the numbers of the moves."""
-    rows = [(number, *event_row(event)) for number, move in moves for event in move.events]
-    return columns(("event_numbers", *_EVENT), rows)
+    rows = [
+        (number, None, None, *event_row(event)) for number, move in moves for event in move.events
+    ]
+    return {"events": rows}
 
 
 def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
@@ -97,7 +87,7 @@ def news_of(
     """New jobs, each with the number of its lane."""
     tags = [(new.job.tenant, tag, new.job.id) for new in news for tag in new.body.tags]
     told = columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
-    return {**columns(_NEW, (_new_row(new, lanes, shut) for new in news)), **told}
+    return {"news": [_new_row(new, lanes, shut) for new in news], **told}
 
 
 def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:
@@ -109,13 +99,13 @@ def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:
 
 def recorded(events: Iterable[Event]) -> dict[str, Sequence[Any]]:
     """Events beside the keys of their records."""
-    rows = ((event.tenant, event.record, *event_row(event)) for event in events)
-    return columns(("event_tenants", "event_records", *_EVENT), rows)
+    rows = [(None, event.tenant, event.record, *event_row(event)) for event in events]
+    return {"events": rows}
 
 
 def no_events() -> dict[str, Sequence[Any]]:
     """For statements whose events are written apart."""
-    return {**events_of(()), **recorded(())}
+    return {"events": ()}
 
 
 def no_asides() -> dict[str, Sequence[Any]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import IN_HANDS, PARKED
@@ -28,33 +26,16 @@ EVENT: Final = (*Event.__struct_fields__[2:EVENT_END], "rest")
 """The columns that follow the key of the record."""
 
 
-def _kind(struct: type[msgspec.Struct], name: str) -> str:
-    """The type of a column, from the type of the field."""
-    known = {field.name: str(field.type) for field in msgspec.structs.fields(struct)}
-    told = known.get(name, "str")
-    if "int" in told:
-        return "bigint"
-    return "boolean" if "bool" in told else "text"
-
-
-def _arrays(prefix: str, struct: type[msgspec.Struct], names: Iterable[str]) -> str:
-    return ", ".join(f"${prefix}_{name}::{_kind(struct, name)}[]" for name in names)
-
-
 def _of(alias: str, names: Iterable[Any]) -> str:
     return ", ".join(f"{alias}.{name}" for name in names)
 
 
 WORDS: Final = {
     "job": ", ".join(JOB),
-    "job_arrays": _arrays("job", Job, JOB),
     "job_of_j": _of("j", JOB),
     "taken": _of("taken", JOB),
     "moving": ", ".join(MOVING),
-    "moving_arrays": _arrays("move", Job, MOVING),
     "moving_sets": ", ".join(f"{name} = told.{name}" for name in MOVING),
-    "event_columns": ", ".join(EVENT),
-    "event_arrays": _arrays("event", Event, EVENT),
     "event_of_e": _of("e", ("tenant", "record", *EVENT)),
     "parked": ", ".join(f"'{state}'" for state in sorted(PARKED)),
     "in_hands": ", ".join(f"'{state}'" for state in sorted(IN_HANDS)),

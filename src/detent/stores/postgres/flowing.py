@@ -106,7 +106,8 @@ class Flows:
         recalled: list[tuple[Job, j.Accepted]] = []
         for key in sorted(changes):
             answer = flows.follow(self._flows[key], changes[key], now, command_id)
-            self._keep(answer)
+            if answer.events:
+                self._keep(answer)
             events += answer.events
             self._count(key, answer.flow, changes[key])
             for job in jobs:

@@ -18,7 +18,7 @@ from detent.stores.fences import is_alive
 from detent.stores.gates import joined
 from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Lane, spot_of
+from detent.stores.sqlite.pending import Lane, Spot, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at, stored_rows
@@ -234,8 +234,8 @@ class _Claim:
             pending.add("lease_put", job.lease, self._now + (job.lease_us or 0), seq)
         if row[-1]:
             pending.add("unique_move", str.__str__(job.state), seq)
-        before = spot_of(stored.job, body.type, body.key)
-        pending.count(before, spot_of(job, body.type, body.key))
+        after = spot_of(job, body.type, body.key)
+        pending.count(Spot(after.lane, str.__str__(stored.job.state)), after)
         if job.workflow is not None:
             self._moved.append((stored.job, job))
         return replace(stored, job=job, wake_at=wake_at)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
-from detent.lifecycle.workflow import Flow
+from detent.lifecycle.workflow import Flow, Tally
 from detent.stores.api import Key
-from detent.stores.sqlite.rows import event_row
+from detent.stores.sqlite.rows import event_row, tally_row
 from detent.stores.sqlite.statements import SQL
 
 __all__ = ["Head", "Lane", "Pending", "Spot", "head_of", "spot_of"]
@@ -104,6 +104,8 @@ class Pending:
         self.heads: dict[Key, Head] = {}
         self.absent: set[Key] = set()
         self.flows: dict[Key, Flow | None] = {}
+        self.tallies: dict[Key, Tally | None] = {}
+        """The newest of each step: many jobs move it in one transaction, and it is written once."""
         self.cursors: dict[int, int] = {}
         self.size = 0
 
@@ -171,7 +173,8 @@ class Pending:
 
     def flush(self) -> None:
         """Write everything; whoever reads the tables afterwards sees it."""
-        if self.size or self._counts:
+        if self.size or self._counts or self.tallies:
+            self._rows["step_tally"] += [tally_row(*one) for one in self.tallies.items()]
             for name, rows in self._rows.items():
                 if rows:
                     self._connection.executemany(SQL[name], rows)
@@ -202,13 +205,14 @@ class Pending:
 
     def forget(self) -> None:
         """Nothing is waiting any more; what was remembered about the tables may be outdated."""
-        if self.size:
+        if self.size or self.tallies:
             self._rows = {name: [] for name in _ORDER}
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()
         self.absent.clear()
         self.flows = {}
+        self.tallies.clear()
         self.cursors.clear()
         self._last_pos = None
         self._has_handed = None

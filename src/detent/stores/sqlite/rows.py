@@ -34,6 +34,7 @@ __all__ = [
     "step_row",
     "stored_of",
     "taken_row",
+    "tally_row",
     "workflow_of",
     "workflow_row",
 ]
@@ -221,6 +222,11 @@ def step_row(step: Step) -> tuple[Any, ...]:
     """The same for one of its steps."""
     where = (step.tenant, step.id, step.workflow, step.version, _plain(step.state))
     return (*where, _encode(step).decode())
+
+
+def tally_row(step: tuple[str, str], tally: Tally | None) -> tuple[Any, ...]:
+    """What a step counts, in the order of the statement `step_tally`."""
+    return (None if tally is None else _encode(tally).decode(), *step)
 
 
 def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:

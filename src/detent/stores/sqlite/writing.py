@@ -25,7 +25,6 @@ _ERASED = (
     "erase_checkpoint",
     "erase_note",
 )
-_encode = msgspec.json.Encoder().encode
 
 
 class _Stood(NamedTuple):
@@ -140,8 +139,8 @@ class Writing:
 
     def _moved(self, head: Head, job: Job, now: int) -> None:
         pending, after = self._pending, spot_of(job, head.type, head.key)
-        before = Spot(after.lane._replace(queue=head.queue), str.__str__(head.state))
-        pending.count(before, after)
+        lane = after.lane if head.queue == job.queue else after.lane._replace(queue=head.queue)
+        pending.count(Spot(lane, str.__str__(head.state)), after)
         self.has_made_available |= job.state is JobState.AVAILABLE
         self._keep_lease_row(head.seq, head.lease if head.wire else None, job, now)
         if job.lease not in (None, head.lease) and not job.wire:
@@ -255,7 +254,8 @@ class Writing:
         for key in sorted(changes):
             before = self._known.flow_of(*key)
             answer = flows.follow(before, changes[key], now, command_id)
-            self._write_flow(answer)
+            if answer.events:
+                self._write_flow(answer)
             self._write_tallies(key, answer.flow, changes[key])
             for job in jobs:
                 if (job.tenant, job.workflow) == key:
@@ -266,8 +266,7 @@ class Writing:
         tallies = {step: tally for step, tally in flow.tallies.items() if tally.total}
         self._pending.flows[key] = msgspec.structs.replace(flow, tallies=tallies)
         for step in steps:
-            text = _encode(tallies[step]).decode() if step in tallies else None
-            self._pending.add("step_tally", text, key[0], step)
+            self._pending.tallies[key[0], step] = tallies.get(step)
 
     def _recall(self, key: Key, job: Job, now: int, command_id: str) -> None:
         flow = self._known.flow_of(*key)

@@ -103,15 +103,17 @@ class WebApp:
         await self.service.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _metrics(self, _: Call) -> Reply:
+    async def _metrics(self, call: Call) -> Reply:
         """Counters for Prometheus; strict readers want the type without parameters."""
+        if not call.who.is_boundless:
+            raise Problem(403, "forbidden", "counters are about all tenants and queues")
         return Reply(200, await self.metrics.text(self.service.engine), "text/plain")
 
     # --- HTTP -----------------------------------------------------------------------------------
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        path, key = split_key(scope["path"])
+        path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
         surface = self._surface(path)
@@ -126,7 +128,7 @@ class WebApp:
         await _send(send, reply, headers, is_head=is_head)
         if reply.stream is not None and not is_head:
             await pour(scope, receive, send, reply.stream, self.settings.stall_s)
-        name = "unknown" if route is None else route.path
+        name = None if route is None else route.path
         self.metrics.saw(call.method, name, reply.status, time.perf_counter() - began)
 
     async def _answered(
@@ -159,7 +161,10 @@ class WebApp:
         return found.with_headers(("allow", allowed))
 
     def _surface(self, path: str) -> Surface:
-        return next(one for prefix, one in self._surfaces if path.startswith(prefix))
+        for prefix, one in self._surfaces:
+            if path.startswith(prefix):
+                return one
+        return self._surfaces[-1][1]
 
     def _request_id(self, call: Call) -> str:
         offered = call.header("x-request-id")
@@ -179,6 +184,12 @@ class WebApp:
             await self._surface(path).socket(socket, who)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
+
+
+def _path_of(scope: Scope) -> str:
+    """The path as it was sent: what stands for something is decoded when it is asked for."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.partition(b"?")[0].decode("latin-1")
 
 
 async def _send(

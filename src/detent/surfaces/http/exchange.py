@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -21,6 +22,11 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+@lru_cache(1_000)
+def _wire_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever starts a server may choose. Times are seconds."""
 
@@ -36,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stall_s: float = 30.0
     beat_s: float = 15.0
     test_mode: bool = False
+    jobnik_lease_s: float = 1_800.0
+    jobnik_leases_s: Mapping[str, float] = {}
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -65,7 +73,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The value of a header; of several the last."""
-        found = self.headers.get(name.lower().encode("latin-1"))
+        found = self.headers.get(_wire_name(name))
         return None if found is None else found.decode("latin-1")
 
     @property

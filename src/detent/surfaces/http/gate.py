@@ -38,12 +38,12 @@ class Gate:
             if host.lower() not in self._hosts:
                 raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
         origin = call.header("origin")
-        if origin is not None and not self._is_known(origin):
+        if origin is not None and not self._is_known(origin, call.header("host") or ""):
             raise Problem(403, "forbidden", "a page of another origin may not call this server")
 
-    def _is_known(self, origin: str) -> bool:
-        host = urlsplit(origin).hostname or ""
-        return origin in self._origins or (not self._origins and host.lower() in self._hosts)
+    def _is_known(self, origin: str, host: str) -> bool:
+        """One that was named, or this server's own pages, under a name that it may have."""
+        return origin in self._origins or urlsplit(origin).netloc == host
 
     async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
         """Who calls; without any key in the store everybody may."""

@@ -54,8 +54,13 @@ class Service:
         """Open the store and begin to look after it."""
         self._loop = asyncio.get_running_loop()
         engine = await self._opening(self._stack)
-        for name, work in (("upkeep", engine.upkeep.run), ("webhooks", engine.webhooks.run)):
-            self.keep(name, work)
+        self.keep("upkeep", engine.upkeep.run)
+        self.keep("webhooks", self._webhooks)
+
+    async def _webhooks(self) -> None:
+        """Tell webhooks of events, once there is any: the feed is not followed for nobody."""
+        if await self.engine.webhooks.has_begun():
+            await self.engine.webhooks.run()
 
     def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Go on with some work until the server stops, whatever happens to it."""

@@ -9,10 +9,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
+from detent.engine.enqueueing import Ask
 from detent.engine.schedule import Overlap, Plan, Schedule
 from detent.errors import UnknownSchedule
 from detent.lifecycle.retry import RetryPolicy
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, page_of, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
@@ -52,13 +54,16 @@ class _Patch(msgspec.Struct, frozen=True):
 class Crons:
     """The operations on schedules."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
+        self._admission = admission
 
     async def put(self, call: Call) -> Reply:
         """A new schedule, or another plan for one that is there."""
         cron = read_body(call, _Cron)
-        plan = self._plan(call, cron)
+        wanted = self._desk.reader(call).job(self._template(call, cron))
+        plan = self._plan(cron, wanted.ask)
+        await self._admission.admit(call, [wanted])
         schedules, by = self._desk.engine.schedules, self._desk.by(call)
         before = await schedules.get(plan.key)
         schedule = await schedules.put(plan, by)
@@ -122,7 +127,7 @@ class Crons:
         self._desk.need_queue(call, found.plan.job.queue)
         return found
 
-    def _plan(self, call: Call, cron: _Cron) -> Plan:
+    def _plan(self, cron: _Cron, job: Ask) -> Plan:
         name, expression = cron.name or "", cron.expression or cron.cron
         if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
             raise invalid("name is needed: lower case letters, digits, - and .", field="name")
@@ -131,8 +136,6 @@ class Crons:
         if cron.overlap_policy not in _OVERLAPS:
             known = ", ".join(_OVERLAPS)
             raise invalid(f"overlap_policy must be one of {known}", field="overlap_policy")
-        job = self._desk.reader(call).job(self._template(call, cron)).ask
-        self._desk.need_queue(call, job.queue)
         return Plan(
             name=name,
             expression=expression,

@@ -22,9 +22,10 @@ from detent.stores.api import Key
 from detent.stores.select import Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, page_of
 from detent.surfaces.ojs.faults import invalid, missing, of_refusal
-from detent.surfaces.ojs.reading import object_of, objects_of
+from detent.surfaces.ojs.reading import Reader, Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Flows"]
@@ -48,6 +49,7 @@ class _Step(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int = 0
     depends_on: tuple[str, ...] = ()
     name: str | None = None
+    queue: str = ""
 
 
 class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,21 +59,36 @@ class _Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[_Step, ...]
 
 
+class _Members:
+    """Reads the jobs of one workflow, under the options that all of them share."""
+
+    def __init__(self, reader: Reader, fields: Mapping[str, Raw]) -> None:
+        self._reader = reader
+        self._defaults = object_of(fields["options"]) if _has(fields, "options") else None
+        self.wanted: list[Wanted] = []
+
+    def ask(self, one: Mapping[str, Raw]) -> Ask:
+        """One of them."""
+        job = {k: v for k, v in one.items() if k not in ("name", "depends_on", "id")}
+        self.wanted.append(self._reader.job(job, self._defaults))
+        return self.wanted[-1].ask
+
+
 class Flows:
     """Everything about workflows."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
+        self._admission = admission
 
     # --- operations -----------------------------------------------------------------------------
 
     async def create(self, call: Call) -> Reply:
         """A new workflow; what can begin does."""
         fields = object_of(call.body)
-        kept, parts = self._planned(call, fields)
-        for part in parts:
-            for ask in part.jobs:
-                self._desk.need_queue(call, ask.queue)
+        members = _Members(self._desk.reader(call), fields)
+        kept, parts = self._planned(members, fields)
+        await self._admission.admit(call, members.wanted)
         name = _text(fields.get("name")) or ""
         tenant = self._desk.tenant(call)
         meta = msgspec.json.encode(kept).decode()
@@ -79,16 +96,17 @@ class Flows:
         made = await self._desk.engine.workflows.create(order, self._desk.by(call))
         if not isinstance(made, Created):
             raise of_refusal(made)
-        body = {"workflow": await self._shown((tenant, made.id))}
+        body = {"workflow": await self._shown(call, (tenant, made.id))}
         return self._desk.reply(body, 201, (("location", f"/ojs/v1/workflows/{made.id}"),))
 
     async def get(self, call: Call) -> Reply:
         """How far a workflow is."""
-        return self._desk.reply({"workflow": await self._shown(self._key(call))})
+        return self._desk.reply({"workflow": await self._shown(call, self._key(call))})
 
     async def progress(self, call: Call) -> Reply:
         """The same in numbers."""
         found = await self._found(self._key(call))
+        self._kept(call, found)
         done = sum(step.tally.completed for step in found.steps)
         total = sum(step.tally.total for step in found.steps)
         state = OJS_WORKFLOW_WORDS[found.workflow.state]
@@ -115,13 +133,13 @@ class Flows:
     async def cancel(self, call: Call) -> Reply:
         """Call a workflow off: what waits is cancelled, what runs may end."""
         key = self._key(call)
-        await self._found(key)
+        self._kept(call, await self._found(key))
         answer = await self._desk.engine.workflows.abort(key, self._desk.by(call))
         if isinstance(answer, Refusal):
             state = OJS_WORKFLOW_WORDS.get(answer.state or "", answer.state)
             why = f"cannot cancel a workflow in state '{state}'"
             raise Problem(409, "conflict", why, workflow_id=key[1], current_state=state)
-        return self._desk.reply({"workflow": await self._shown(key)})
+        return self._desk.reply({"workflow": await self._shown(call, key)})
 
     async def results_before(self, job: Job) -> list[Any]:
         """What came out of everything before the step of this job, in order."""
@@ -132,19 +150,21 @@ class Flows:
 
     # --- planning -------------------------------------------------------------------------------
 
-    def _planned(self, call: Call, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
+    def _planned(
+        self, members: _Members, fields: Mapping[str, Raw]
+    ) -> tuple[_Kept, Sequence[Part]]:
         kind = _text(fields.get("type"))
         if kind is None and "steps" in fields:
-            return self._graph(call, fields)
+            return self._graph(members, fields)
         if kind == "chain":
-            return self._chain(call, fields)
+            return self._chain(members, fields)
         if kind == "group":
-            return self._group(call, fields)
+            return self._group(members, fields)
         if kind == "batch":
-            return self._batch(call, fields)
+            return self._batch(members, fields)
         raise invalid("type must be chain, group or batch; or steps with ids", field="type")
 
-    def _chain(self, call: Call, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
+    def _chain(self, members: _Members, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
         given = objects_of("steps", fields.get("steps"), STEPS_MAX)
         steps, asks = list[_Step](), list[Sequence[Ask]]()
         for number, one in enumerate(given, start=1):
@@ -152,7 +172,7 @@ class Flows:
                 some = objects_of("jobs", one["jobs"], STEPS_MAX)
             else:
                 some = [one]
-            asks.append([self._ask(call, job, fields) for job in some])
+            asks.append([members.ask(job) for job in some])
             before = (str(number - 1),) if number > 1 else ()
             steps += [
                 _step(job, ask, str(number), len(steps) + place, before)
@@ -160,21 +180,21 @@ class Flows:
             ]
         return _Kept("chain", tuple(steps)), shaping.chain(*asks)
 
-    def _group(self, call: Call, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
+    def _group(self, members: _Members, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
         given = objects_of("jobs", fields.get("jobs"), STEPS_MAX)
-        asks = [self._ask(call, one, fields) for one in given]
+        asks = [members.ask(one) for one in given]
         steps = [
             _step(one, ask, shaping.JOBS, place)
             for place, (one, ask) in enumerate(zip(given, asks, strict=True))
         ]
         return _Kept("group", tuple(steps)), shaping.group(*asks)
 
-    def _batch(self, call: Call, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
-        kept, [jobs] = self._group(call, fields)
+    def _batch(self, members: _Members, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
+        kept, [jobs] = self._group(members, fields)
         raw = fields.get("callbacks")
         called = object_of(raw) if raw is not None else {}
         callbacks = {
-            name: (object_of(called[name]), self._ask(call, object_of(called[name]), fields))
+            name: (object_of(called[name]), members.ask(object_of(called[name])))
             for name in _CALLBACKS
             if name in called and bytes(called[name]) != b"null"
         }
@@ -187,7 +207,7 @@ class Flows:
         asks = {name: ask for name, (_, ask) in callbacks.items()}
         return _Kept("batch", tuple(steps)), shaping.batch(jobs.jobs, **asks)
 
-    def _graph(self, call: Call, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
+    def _graph(self, members: _Members, fields: Mapping[str, Raw]) -> tuple[_Kept, Sequence[Part]]:
         """Steps that depend on others by their ids; a callback depends on how they ended."""
         given = objects_of("steps", fields.get("steps"), STEPS_MAX)
         asks: dict[str, Ask] = {}
@@ -196,7 +216,7 @@ class Flows:
             name = _text(one.get("id"))
             if not name or name in asks:
                 raise invalid("every step needs an id of its own", field="steps.id")
-            asks[name] = self._ask(call, {k: v for k, v in one.items() if k != "id"}, fields)
+            asks[name] = members.ask({k: v for k, v in one.items() if k != "id"})
             before = _names(one.get("depends_on"))
             condition = _condition(one)
             plans.append(StepPlan(name, before, Policy(condition=condition)))
@@ -205,11 +225,6 @@ class Flows:
         ordered = check_graph(plans)
         parts = [Part(plan, (asks[plan.id],)) for plan in ordered]
         return _Kept("dag", tuple(steps)), parts
-
-    def _ask(self, call: Call, one: Mapping[str, Raw], fields: Mapping[str, Raw]) -> Ask:
-        job = {k: v for k, v in one.items() if k not in ("name", "depends_on", "id")}
-        defaults = object_of(fields["options"]) if _has(fields, "options") else None
-        return self._desk.reader(call).job(job, defaults).ask
 
     # --- showing --------------------------------------------------------------------------------
 
@@ -222,13 +237,19 @@ class Flows:
             raise missing("workflow", key[1])
         return found
 
-    async def _shown(self, key: Key) -> dict[str, Any]:
+    async def _shown(self, call: Call, key: Key) -> dict[str, Any]:
         found = await self._found(key)
+        return await self._told(key, found, self._kept(call, found))
+
+    def _kept(self, call: Call, found: Progress) -> _Kept:
+        """What was ordered over this surface, if the caller may see all of it."""
         try:
             kept = msgspec.json.decode(found.meta, type=_Kept)
         except msgspec.DecodeError:
             kept = _Kept("dag", ())
-        return await self._told(key, found, kept)
+        for step in kept.steps:
+            self._desk.need_queue(call, step.queue)
+        return kept
 
     async def _told(self, key: Key, found: Progress, kept: _Kept) -> dict[str, Any]:
         flow, state = found.workflow, OJS_WORKFLOW_WORDS[found.workflow.state]
@@ -310,7 +331,8 @@ def _step(
 ) -> _Step:
     name = _text(one.get("name"))
     named = _text(one.get("id")) or name or (part if part not in (shaping.JOBS,) else str(index))
-    return _Step(named, ask.type, Raw(ask.payload.encode()), part, index, before, name)
+    args = Raw(ask.payload.encode())
+    return _Step(named, ask.type, args, part, index, before, name, ask.queue)
 
 
 def _condition(one: Mapping[str, Raw]) -> Condition:

@@ -15,20 +15,21 @@ from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.machine import Refusal
-from detent.stores.api import RECORDS_MAX, Key, LimitKind, LimitRow, Stored, key_of
+from detent.stores.api import RECORDS_MAX, Idempotency, Key, Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, number_in, read_body
+from detent.surfaces.ojs.admission import Admission
+from detent.surfaces.ojs.desk import Desk, digest_of, number_in, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
-from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Jobs"]
 
-_LIMITS_MAX: Final = 10_000
 _WAIT_S: Final = 30
+_KEY_MAX: Final = 256
+_DAY_US: Final = 86_400_000_000
 _LOOK_S: Final = 0.1
 
 
@@ -39,6 +40,7 @@ class _Patch(msgspec.Struct, frozen=True):
 class _Bulk(msgspec.Struct, frozen=True):
     jobs: Raw | UnsetType = msgspec.UNSET
     atomicity: str = "partial"
+    idempotency_key: str | None = None
 
 
 class _Ids(msgspec.Struct, frozen=True):
@@ -48,17 +50,16 @@ class _Ids(msgspec.Struct, frozen=True):
 class Jobs:
     """The operations on jobs."""
 
-    def __init__(self, desk: Desk, queues: Queues) -> None:
+    def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
-        self._queues = queues
-        self._limits: dict[tuple[str, str, str], Any] = {}
+        self._admission = admission
 
     # --- new jobs -------------------------------------------------------------------------------
 
     async def push(self, call: Call) -> Reply:
         """A new job; 200 when a unique one was there already."""
         wanted = self._desk.reader(call).read(call.body)
-        pressure = await self._admit(call, [wanted])
+        pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
             [job] = await self._envelopes([enqueued.job])
@@ -71,7 +72,7 @@ class Jobs:
         """Many new jobs: all of them or none."""
         given = objects_of("jobs", object_of(call.body).get("jobs"), RECORDS_MAX)
         wanted = self._read_all(call, given)
-        pressure = await self._admit(call, wanted)
+        pressure = await self._admission.admit(call, wanted)
         jobs = await self._together(call, wanted)
         return self._desk.reply({"jobs": jobs, "count": len(jobs)}, 201, pressure)
 
@@ -83,11 +84,14 @@ class Jobs:
         )
         if bulk.atomicity == "atomic":
             wanted = self._read_all(call, given)
-            await self._admit(call, wanted)
+            await self._admission.admit(call, wanted)
             jobs = await self._together(call, wanted)
             items = [{"index": i, "status": "created", "job": job} for i, job in enumerate(jobs)]
         elif bulk.atomicity == "partial":
-            items = [await self._item(call, index, one) for index, one in enumerate(given)]
+            items = [
+                await self._item(call, index, one, bulk.idempotency_key)
+                for index, one in enumerate(given)
+            ]
         else:
             raise invalid("atomicity must be partial or atomic", field="atomicity")
         failed = sum(item["status"] == "failed" for item in items)
@@ -95,10 +99,14 @@ class Jobs:
         status = 200 if not failed else 422 if failed == len(items) else 207
         return self._desk.reply({**told_of, "items": items}, status)
 
-    async def _item(self, call: Call, index: int, one: dict[str, Raw]) -> dict[str, Any]:
+    async def _item(
+        self, call: Call, index: int, one: dict[str, Raw], key: str | None
+    ) -> dict[str, Any]:
         try:
             wanted = self._desk.reader(call).job(one)
-            await self._admit(call, [wanted])
+            if key is not None:
+                wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
+            await self._admission.admit(call, [wanted])
             enqueued = await self._pushed(call, wanted)
         except Problem as problem:
             told_of = {"code": problem.code, "message": problem.message}
@@ -106,6 +114,15 @@ class Jobs:
         [job] = await self._envelopes([enqueued.job])
         status = "created" if enqueued.is_new else "duplicate"
         return {"index": index, "status": status, "job": job}
+
+    def _once(self, ask: Ask, index: int, key: str) -> Ask:
+        """The same as one request: sent again within a day, it is answered by the job of then."""
+        if not 1 <= len(key) <= _KEY_MAX:
+            raise invalid(
+                f"idempotency_key has 1 to {_KEY_MAX} characters", field="idempotency_key"
+            )
+        name, told_of = digest_of(f"{index} {key}"), digest_of(f"{ask.type} {ask.payload}")
+        return replace(ask, idempotency=Idempotency(name, told_of, self._desk.now() + _DAY_US))
 
     def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
         reader, read = self._desk.reader(call), list[Wanted]()
@@ -116,30 +133,6 @@ class Jobs:
                 problem.details["index"] = index
                 raise
         return read
-
-    async def _admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
-        """Every job on its own: may it be here, does it fit, and is its limit known?"""
-        tenant = self._desk.tenant(call)
-        for one in wanted:
-            self._desk.need_queue(call, one.ask.queue)
-        pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
-        await self._set_limits(tenant, wanted)
-        return pressure
-
-    async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:
-        rows: dict[tuple[str, str, str], LimitRow] = {}
-        for one in wanted:
-            if one.limits is not None:
-                kind = LimitKind.QUEUE if one.limits.key is None else LimitKind.KEY
-                name = one.limits.key or one.ask.queue
-                rows[tenant, kind, name] = LimitRow(kind, name, one.limits.limit, tenant)
-        new = {name: row for name, row in rows.items() if self._limits.get(name) != row.limit}
-        if new:
-            store = self._desk.engine.store
-            await store.set_limits(list(new.values()), now=store.now())
-            if len(self._limits) > _LIMITS_MAX:
-                self._limits.clear()
-            self._limits |= {name: row.limit for name, row in new.items()}
 
     async def _pushed(self, call: Call, wanted: Wanted) -> Enqueued:
         answer = await self._enqueued(call, wanted.ask)

@@ -29,8 +29,21 @@ _OFFICIAL = (
     "realtime",
     "multi-tenancy",
     "bulk",
+    "webhooks",
+    "schema-registry",
 )
-_ABSENT = ("federation", "attest", "wasi", "agent-fork-merge", "grpc", "amqp")
+_ABSENT = (
+    "federation",
+    "attest",
+    "wasi",
+    "agent-fork-merge",
+    "grpc",
+    "amqp",
+    "total-timeout",
+    "stall-detection",
+    "result-ttl",
+    "webhook-filters",
+)
 
 
 class Manifest:
@@ -57,7 +70,7 @@ class Manifest:
             "conformance_tier": "full",
             "protocols": ["http"],
             "backend": self._backend(),
-            "capabilities": dict.fromkeys(_CAPABILITIES, True) | {"schema_validation": False},
+            "capabilities": dict.fromkeys(_CAPABILITIES, True),
             "unique_job_strength": "strong",
             "extensions": {
                 "official": official,
@@ -128,4 +141,5 @@ _CAPABILITIES = (
     "unique_jobs",
     "workflows",
     "pause_resume",
+    "schema_validation",
 )

@@ -6,9 +6,11 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadPolicy
@@ -65,8 +67,13 @@ def retry_of(value: object) -> RetryPolicy:
         raise _bad_retry(str(error.fields.get("field", "retry")), error.message) from None
 
 
-def retry_shown(policy: RetryPolicy) -> dict[str, Any]:
-    """The whole policy, as everybody may see it."""
+@lru_cache(1_000)
+def retry_shown(policy: RetryPolicy) -> Raw:
+    """The whole policy, as everybody may see it; written once, because most jobs share one."""
+    return Raw(msgspec.json.encode(_retry_shown(policy)))
+
+
+def _retry_shown(policy: RetryPolicy) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "max_attempts": policy.max_attempts,
         "initial_interval": duration(policy.initial_us),

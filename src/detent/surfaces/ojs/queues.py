@@ -158,7 +158,8 @@ class Queues:
     async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Refuse jobs for a queue that is full; near its bound the reply says how near."""
         told_of: tuple[tuple[str, str], ...] = ()
-        for queue, number in Counter(queues).items():
+        numbers = {queues[0]: 1} if len(queues) == 1 else Counter(queues)
+        for queue, number in numbers.items():
             config = await self._config((tenant, queue))
             if config is None or config.max_depth is None:
                 continue

@@ -25,6 +25,7 @@ __all__ = [
     "Wanted",
     "need_id",
     "need_queue",
+    "need_text",
     "object_of",
     "objects_of",
 ]
@@ -36,7 +37,7 @@ TIMEOUT_US: Final = 1_800_000_000
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TYPE = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*")
 _QUEUE = re.compile(r"[a-z0-9][a-z0-9\-.]*")
-_QUEUE_MAX, _TYPE_MAX, _PRIORITY_MAX = 128, 255, 100
+_QUEUE_MAX, _TYPE_MAX, _PRIORITY_MAX, _NAME_MAX = 128, 255, 100, 255
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _OPTIONS = frozenset(
@@ -93,6 +94,7 @@ _SERVERS = frozenset(
     }
 )
 """What the server sets: whatever a client says about it is not heard."""
+_KNOWN = _OWN | _OPTIONS | _SERVERS
 
 
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,7 +139,7 @@ class Reader:
         run, expires = self._start(options), self._end(options)
         visibility, timeout = _visibility(options), _timeout(options)
         kept = Extras(
-            {n: v for n, v in fields.items() if n not in _OWN | _OPTIONS | _SERVERS},
+            {name: fields[name] for name in fields.keys() - _KNOWN},
             None if run is None else run[1],
             None if expires is None else expires[1],
             None if timeout is None else timeout // 1_000,
@@ -247,6 +249,13 @@ def need_queue(value: object) -> str:
         return value
     why = f"queue must have lower case letters, digits, - and ., at most {_QUEUE_MAX}"
     raise invalid(why, field="queue")
+
+
+def need_text(field: str, value: object) -> str:
+    """A name that can be kept and shown anywhere."""
+    if isinstance(value, str) and 0 < len(value) <= _NAME_MAX and value.isprintable():
+        return value
+    raise invalid(f"{field} must be 1 to {_NAME_MAX} printable characters", field=field)
 
 
 def need_id(value: object) -> str:

@@ -15,16 +15,20 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
+from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.crons import Crons
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import problem_reply, unsupported
 from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.hooks import Hooks
 from detent.surfaces.ojs.jobs import Jobs
 from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.limiting import Limiting
 from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.streams import Streams
@@ -51,15 +55,19 @@ class OjsSurface:
         self.desk = Desk(service, settings)
         self.queues = Queues(self.desk)
         self.workers = Workers(self.desk)
-        self.flows = Flows(self.desk)
         self.letters = Letters(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
-        self.jobs = Jobs(self.desk, self.queues)
+        self.registry = Registry(self.desk)
+        self.admission = Admission(self.desk, self.queues, self.registry)
+        self.jobs = Jobs(self.desk, self.admission)
+        self.flows = Flows(self.desk, self.admission)
         self.routes: Sequence[Route] = [
             *self._job_routes(),
             *self._worker_routes(),
             *self._other_routes(),
+            *self._hook_routes(),
+            *self._schema_routes(),
             *self._admin_routes(),
         ]
         self.routes = [*self.routes, *self._open_routes()]
@@ -130,7 +138,12 @@ class OjsSurface:
         yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
 
     def _other_routes(self) -> Iterable[Route]:
-        queues, letters, crons, flows = self.queues, self.letters, Crons(self.desk), self.flows
+        queues, letters, crons, flows = (
+            self.queues,
+            self.letters,
+            Crons(self.desk, self.admission),
+            self.flows,
+        )
         yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
         yield _route("GET", "/queues/{name}", queues.get, _R)
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
@@ -175,6 +188,35 @@ class OjsSurface:
             yield _route(method, "/jobs/{id}/checkpoint", progress.save, _W)
         yield _route("GET", "/jobs/{id}/checkpoint", progress.load, _R)
         yield _route("DELETE", "/jobs/{id}/checkpoint", progress.forget, _W)
+
+    def _hook_routes(self) -> Iterable[Route]:
+        hooks, limiting = Hooks(self.desk), Limiting(self.desk)
+        base = "/webhooks/subscriptions"
+        yield _route("POST", base, hooks.create, _O, (201,))
+        yield _route("GET", base, hooks.listed, _R)
+        yield _route("GET", f"{base}/{{id}}", hooks.get, _R)
+        yield _route("PATCH", f"{base}/{{id}}", hooks.patch, _O)
+        yield _route("DELETE", f"{base}/{{id}}", hooks.delete, _O)
+        yield _route("POST", f"{base}/{{id}}/rotate-secret", hooks.rotate, _O)
+        yield _route("GET", "/webhooks/deliveries", hooks.deliveries, _R)
+        yield _route("POST", "/webhooks/deliveries/{id}/retry", hooks.retry, _O)
+        yield _route("GET", "/rate-limits", limiting.listed, _R)
+        yield _route("GET", "/rate-limits/{key}", limiting.get, _R)
+        yield _route("PUT", "/rate-limits/{key}", limiting.put, _O)
+        yield _route("DELETE", "/rate-limits/{key}", limiting.delete, _O)
+
+    def _schema_routes(self) -> Iterable[Route]:
+        registry = self.registry
+        yield _route("POST", "/schemas", registry.post, _O, (201,))
+        yield _route("GET", "/schemas", registry.listed, _R)
+        yield _route("GET", "/schemas/{uri}", registry.get, _R)
+        yield _route("DELETE", "/schemas/{uri}", registry.delete, _O)
+        base = "/admin/schemas/{type}"
+        yield _route("GET", base, registry.newest, _R)
+        yield _route("GET", f"{base}/versions", registry.versions, _R)
+        yield _route("PUT", f"{base}/{{version}}", registry.put_version, _O, (201,))
+        yield _route("GET", f"{base}/{{version}}", registry.version, _R)
+        yield _route("DELETE", f"{base}/{{version}}", registry.delete_version, _O)
 
     def _admin_routes(self) -> Iterable[Route]:
         admin = Admin(self.desk, self.queues, self.letters, self.workers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from detent.lifecycle.job.values import INSTANT_MAX
 from detent.lifecycle.profile import SPAN_US_MAX
@@ -26,7 +27,14 @@ _INSTANT = re.compile(
 
 def told(at: int) -> str:
     """An instant with milliseconds, in UTC."""
-    return (_EPOCH + at * _US).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _told_ms(at // _MS)
+
+
+@lru_cache(4_096)
+def _told_ms(at_ms: int) -> str:
+    # One job shows the same instant several times, and jobs of one moment share it.
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    return at.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def millis(us: int) -> int:

@@ -12,16 +12,17 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.commands import Change
+from detent.engine.commands import Beside, Change
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, ProfileName
-from detent.stores.api import Key, Record, Stored, key_of
+from detent.stores.api import Failure, Key, Record, Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import span_ms, told
 
 __all__ = ["KIND", "Worker", "Workers"]
@@ -174,9 +175,8 @@ class Workers:
     # --- beating --------------------------------------------------------------------------------
 
     async def _beaten(self, call: Call, beat: _Beat) -> Worker:
-        if not beat.worker_id:
-            raise invalid("worker_id is needed", field="worker_id")
-        now, key, made = self._desk.now(), (self._desk.tenant(call), beat.worker_id), list[Worker]()
+        name = need_text("worker_id", beat.worker_id)
+        now, key, made = self._desk.now(), (self._desk.tenant(call), name), list[Worker]()
 
         def beaten(record: Record | None) -> tuple[str, int | None]:
             before = (
@@ -239,12 +239,15 @@ class Workers:
             if one.job.wire and one.job.tenant == tenant
         ]
         await engine.store.extend([(one.job.lease or "", now) for one in held], now=now)
-        await engine.carry_out(
-            [
-                Change(key_of(one.job), j.Lose(lease=one.job.lease, code="worker_death"), _BY)
-                for one in held
-            ]
-        )
+        await engine.carry_out([_dead(one, now) for one in held])
+
+
+def _dead(stored: Stored, now: int) -> Change:
+    """The loss of a job whose worker is dead; one that has beaten since keeps it."""
+    job, code = stored.job, "worker_death"
+    failure = Failure(job.attempt, now, code, "Its worker has given no sign of life.")
+    command, beside = j.Lose(lease=job.lease, code=code), Beside(failure=failure)
+    return Change(key_of(job), command, _BY, beside=beside, lease=j.Lease(now))
 
 
 def replace_wake(record: Record, wake_at: int) -> Record:

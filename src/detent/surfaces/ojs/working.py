@@ -28,7 +28,7 @@ from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.progress import checkpoint_of
-from detent.surfaces.ojs.reading import need_queue
+from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
 
@@ -115,7 +115,8 @@ class Working:
         count = 1 if asked.count is None else asked.count
         if count < 1:
             raise invalid("count must be 1 or more", field="count")
-        new, holder = self._desk.engine.identity.id, asked.worker_id or ANONYMOUS
+        new = self._desk.engine.identity.id
+        holder = need_text("worker_id", asked.worker_id or ANONYMOUS)
         visibility = asked.visibility_timeout_ms
         return Want(
             command_id=new(),

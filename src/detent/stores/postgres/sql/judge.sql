@@ -111,7 +111,5 @@ INSERT INTO detent.events (
 )
 SELECT e.tenant, e.record, e.version, e.at, e.name, e.source, e.target, e.actor, e.actor_id,
     e.command_id, e.kind, e.rest
-FROM unnest(
-    $event_tenants::text[], $event_records::text[], {{event_arrays}}
-) WITH ORDINALITY AS e (tenant, record, {{event_columns}}, turn)
-ORDER BY e.turn
+FROM unnest($events::detent.told_event[]) WITH ORDINALITY AS e
+ORDER BY e.ordinality

@@ -4,14 +4,7 @@
 
 -- part: moves
 told AS (
-    SELECT * FROM unnest(
-        $numbers::int[], $fences::bigint[], $fence_leases::text[], $lanes::int[],
-        $leaves::boolean[], $gated::boolean[], $with_result::boolean[], $with_failure::boolean[],
-        $with_checkpoint::boolean[], $tenants::text[], $ids::text[], $wakes::bigint[], {{moving_arrays}}
-    ) AS told (
-        number, fence, fence_lease, new_lane, leaves, gated, with_result, with_failure,
-        with_checkpoint, tenant, id, wake_at, {{moving}}
-    )
+    SELECT * FROM unnest($moves::detent.told_move[])
 ), held AS MATERIALIZED (
     SELECT told.*, j.state AS old_state, j.lease AS old_lease, j.wire AS old_wire,
         j.lane AS old_lane
@@ -66,11 +59,9 @@ told AS (
 )
 
 -- part: move_events
-SELECT 1 AS part, e.turn, held.tenant, held.id AS record, e.version, e.at, e.name, e.source,
+SELECT 1 AS part, e.ordinality AS turn, held.tenant, held.id AS record, e.version, e.at, e.name, e.source,
     e.target, e.actor, e.actor_id, e.command_id, e.kind, e.rest
-FROM unnest(
-    $event_numbers::int[], {{event_arrays}}
-) WITH ORDINALITY AS e (number, {{event_columns}}, turn)
+FROM unnest($events::detent.told_event[]) WITH ORDINALITY AS e
 JOIN held ON held.number = e.number
 
 -- part: move_counts
@@ -101,7 +92,7 @@ SELECT number FROM held
 
 -- name: step
 WITH {{moves AND j.state <> 'available'}},
-{{claiming AND (SELECT count(*) FROM held) = cardinality($numbers::int[])}},
+{{claiming AND (SELECT count(*) FROM held) = cardinality($moves::detent.told_move[])}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}

@@ -3,13 +3,7 @@
 
 -- name: push
 WITH told AS (
-    SELECT * FROM unnest(
-        {{job_arrays}}, $wakes::bigint[], $lanes::int[], $fingerprints::text[],
-        $gated::boolean[], $types::text[], $payloads::text[], $metas::text[], $tags::text[],
-        $retries::text[], $schemas::text[], $keys::text[]
-    ) AS told (
-        {{job}}, wake_at, lane, fingerprint, gated, type, payload, meta, tags, retry, schema, key
-    )
+    SELECT * FROM unnest($news::detent.told_new[])
 ), made AS (
     INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint, gated)
     SELECT {{job}}, wake_at, lane, fingerprint, gated FROM told ORDER BY tenant, id
@@ -34,10 +28,8 @@ INSERT INTO detent.events (
 )
 SELECT e.tenant, e.record, e.version, e.at, e.name, e.source, e.target, e.actor, e.actor_id,
     e.command_id, e.kind, e.rest
-FROM unnest(
-    $event_tenants::text[], $event_records::text[], {{event_arrays}}
-) WITH ORDINALITY AS e (tenant, record, {{event_columns}}, turn)
-ORDER BY e.turn
+FROM unnest($events::detent.told_event[]) WITH ORDINALITY AS e
+ORDER BY e.ordinality
 
 -- name: lanes_known
 SELECT l.digest, l.lane FROM detent.lanes AS l WHERE l.digest = ANY ($digests::bytea[])

@@ -1,4 +1,8 @@
-"""Which process is meant: host, boot, pid and start time, and who belongs to a session.
+"""The processes of this host: which one is meant, whether it is gone, who belongs to a session.
+
+A pid is used again, and the same pid means another process in another container. So a process is
+named by host, boot, the namespace its pid is seen in, pid and start time together; worker rows,
+the journals of supervisors and the guardian all take these values from here.
 
 Only the standard library is used, and nothing else of ours: the guardian runs this file bare.
 Linux reads `/proc`; elsewhere (macOS) `ps` is asked, which is slower and coarser.
@@ -7,9 +11,7 @@ Linux reads `/proc`; elsewhere (macOS) `ps` is asked, which is slower and coarse
 from __future__ import annotations
 
 import os
-import platform
 import signal
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,7 @@ __all__ = [
     "children",
     "host_name",
     "is_alive",
+    "is_gone",
     "kill_session",
     "members",
     "name_of",
@@ -44,7 +47,7 @@ _PS_SECONDS: Final = 5
 
 def host_name() -> str:
     """The name of this machine, or of the container that we take for one."""
-    return platform.node() or "localhost"
+    return os.uname().nodename or "localhost"
 
 
 @cache
@@ -52,12 +55,15 @@ def boot_id() -> str:
     """The boot, and the pid namespace within it: pids mean something only inside both.
 
     Two containers on one machine share the boot and may share the host name, but a pid of the one
-    is nobody, or somebody else, in the other.
+    is nobody, or somebody else, in the other. Nothing where the system does not tell.
     """
     if not LINUX:
         return ask("sysctl", "-n", "kern.bootsessionuuid") or ask("sysctl", "-n", "kern.boottime")
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    space = str(Path("/proc/self/ns/pid").readlink())
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        space = str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return ""
     return boot if space == _FIRST_PID_NAMESPACE else f"{boot}/{space}"
 
 
@@ -76,6 +82,22 @@ def start_time(pid: int) -> int | None:
 def is_alive(pid: int, process_at: int) -> bool:
     """Whether that very process still runs: a recycled pid is another one, a zombie is dead."""
     return start_time(pid) == process_at and state_of(pid) not in (None, *_GONE)
+
+
+def is_gone(pid: int, process_at: int) -> bool:
+    """Whether it is certain that this process has ended.
+
+    That is more than not to be seen alive: what cannot be read may be hidden from us, and is there
+    as long as the kernel knows its number.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        pass
+    started = start_time(pid)
+    return started is not None and (started != process_at or state_of(pid) in _GONE)
 
 
 def state_of(pid: int) -> str | None:
@@ -181,6 +203,8 @@ def _ps_start(pid: int) -> int | None:
 
 def ask(*command: str) -> str:
     """What one of the system's own small programs says; nothing if it cannot."""
+    import subprocess  # noqa: PLC0415 (Linux never needs it, and it costs time)
+
     try:
         done = subprocess.run(  # noqa: S603 (a constant command, found by the system's path)
             command,

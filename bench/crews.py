@@ -1,0 +1,172 @@
+"""Who is measured by `bench.worker`: each fills a store, pings it, and has worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench import processes
+from bench.engine_rivals import HOME, PACKAGES
+
+__all__ = ["CREWS", "Crew", "Drained", "drained", "pinged"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_STAMP = struct.Struct("<qq")
+_GLANCE_S = 0.02
+_UP_S = 60.0
+SLOTS = 200
+"""Twice what one claim takes: one batch runs while the store works on the other."""
+
+
+class Crew(msgspec.Struct, frozen=True):
+    """A library on a database. `program` answers to fill, ping and perhaps to work."""
+
+    name: str
+    database: str
+    program: tuple[str, ...]
+    is_ours: bool = False
+
+    def ask(self, what: str, url: str, jobs: int) -> Any:
+        """What the program answers."""
+        command = [*self.program, what, url, str(jobs)]
+        done = subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True)  # noqa: S603
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def commands(self, url: str, workers: int, folder: Path) -> list[list[str]]:
+        """What starts so many worker processes: ours stand under one supervisor."""
+        if not self.is_ours:
+            return [[*self.program, "work", url, "0"] for _ in range(workers)]
+        detent = [str(Path(sys.executable).with_name("detent")), "worker", "bench/noop.py"]
+        options = ["--workers", str(workers), "--slots", str(SLOTS), "--store", url]
+        return [[*detent, *options, "--state-dir", str(folder / "state")]]
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """What became of a backlog. Rates count from the first start of a handler to the last."""
+
+    jobs: int
+    seconds: float
+    cpu_us: float
+    server_us: float
+    rss_mb: float
+    lost: int
+    doubled: int
+
+    @property
+    def per_second(self) -> float:
+        return (self.jobs - 1) / self.seconds
+
+
+def crews() -> tuple[Crew, ...]:
+    """Ours and theirs; theirs live in an environment of their own, made once."""
+    python = HOME / "bin" / "python"
+    ours = (sys.executable, "-m", "bench.noop")
+    theirs = (str(python), str(Path(__file__).with_name("worker_rivals.py")))
+    return (
+        Crew("Detent", "sqlite", ours, is_ours=True),
+        Crew("Huey", "sqlite", (*theirs, "huey")),
+        Crew("Detent", "postgresql", ours, is_ours=True),
+        Crew("PgQueuer", "postgresql", (*theirs, "pgqueuer")),
+    )
+
+
+CREWS = crews()
+
+
+def need_rivals() -> None:
+    """Install them, once."""
+    python = HOME / "bin" / "python"
+    if not python.exists():
+        venv.create(HOME, with_pip=True)
+        subprocess.run([python, "-m", "pip", "-q", "install", *PACKAGES], check=True)  # noqa: S603
+
+
+@contextmanager
+def _at_work(commands: Sequence[list[str]], log: Path) -> Iterator[list[int]]:
+    """The processes, which are asked to end and waited for."""
+    environment = {**os.environ, "BENCH_LOG": str(log)}
+    with log.with_suffix(".said").open("wb") as said:
+        begun = [
+            subprocess.Popen(one, cwd=_ROOT, env=environment, stdout=said, stderr=said)  # noqa: S603
+            for one in commands
+        ]
+        try:
+            yield [one.pid for one in begun]
+        finally:
+            for one in begun:
+                one.send_signal(signal.SIGTERM)
+            for one in begun:
+                one.wait(_UP_S)
+
+
+def drained(
+    crew: Crew, url: str, asked: tuple[int, int], folder: Path, server: int | None
+) -> Drained:
+    """Have so many jobs drained by so many workers, and count what ran by what it left behind."""
+    jobs, workers = asked
+    log = folder / "ran"
+    log.touch()
+    with _at_work(crew.commands(url, workers, folder), log) as pids:
+        _until(log, 1)
+        begun = [processes.cpu_s(one) for one in pids], _server_s(server), _ran(log)
+        _until(log, jobs)
+        used = sum(processes.cpu_s(one) for one in pids) - sum(begun[0])
+        rest, memory = jobs - begun[2], max(processes.rss_mb(one) for one in pids)
+        served = _server_s(server) - begun[1]
+    numbers, times = zip(*_STAMP.iter_unpack(log.read_bytes()), strict=True)
+    log.unlink()
+    return Drained(
+        jobs=jobs,
+        seconds=(max(times) - min(times)) / 1e9,
+        cpu_us=used * 1e6 / rest,
+        server_us=served * 1e6 / rest,
+        rss_mb=memory,
+        lost=jobs - len(set(numbers)),
+        doubled=len(numbers) - len(set(numbers)),
+    )
+
+
+def pinged(crew: Crew, url: str, jobs: int, folder: Path) -> list[float]:
+    """Milliseconds from before an enqueue until the handler runs, by a worker that is idle."""
+    log = folder / "ran"
+    log.touch()
+    crew.ask("fill", url, 1)
+    with _at_work(crew.commands(url, 1, folder), log):
+        _until(log, 1)
+        begun = crew.ask("ping", url, jobs)
+        _until(log, 1 + jobs)
+    ran = dict(list(_STAMP.iter_unpack(log.read_bytes()))[1:])
+    log.unlink()
+    return sorted((ran[number] - at) / 1e6 for number, at in enumerate(begun))
+
+
+def _server_s(server: int | None) -> float:
+    return 0.0 if server is None else processes.cpu_s(server)
+
+
+def _ran(log: Path) -> int:
+    return log.stat().st_size // _STAMP.size
+
+
+def _until(log: Path, jobs: int) -> None:
+    """Wait for so many traces; a backlog that does not move for a minute will never end."""
+    seen, since = 0, time.monotonic()
+    while (ran := _ran(log)) < jobs:
+        if ran > seen:
+            seen, since = ran, time.monotonic()
+        if time.monotonic() - since > _UP_S:
+            said = log.with_suffix(".said").read_text("utf-8")[-2_000:]
+            raise RuntimeError(f"{ran} of {jobs} jobs ran, and nothing moves: {said}")
+        time.sleep(_GLANCE_S)

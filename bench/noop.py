@@ -1,0 +1,66 @@
+"""The program whose jobs `bench.worker` drains, and the one that fills and pings its store.
+
+    detent worker bench/noop.py             runs the jobs
+    python -m bench.noop fill URL JOBS      enqueues so many, and tells how fast
+    python -m bench.noop ping URL JOBS      enqueues one now and then, and tells when
+
+A handler does one thing: it appends its number and the time to a file. That file is the witness of
+what ran, when, and how often, and no store has a say in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+import sys
+import time
+
+from detent import Detent
+
+SINGLE = 1_500
+PIECE = 10_000
+PAUSE_S = 0.02
+_STAMP = struct.Struct("<qq").pack
+
+app = Detent(os.environ.get("BENCH_STORE", "memory://"))
+_log = os.open(os.environ.get("BENCH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+@app.job(name="nothing")
+async def nothing(number: int) -> None:
+    """Leave a trace, and nothing else."""
+    os.write(_log, _STAMP(number, time.time_ns()))
+
+
+async def fill(jobs: int) -> dict[str, float]:
+    """Jobs per second, one by one and then as many in one call as are taken."""
+    single = min(SINGLE, jobs // 4)
+    await nothing.aenqueue(0)
+    begun = time.perf_counter()
+    for number in range(1, single):
+        await nothing.aenqueue(number)
+    rates = {"single": single / (time.perf_counter() - begun)}
+    begun = time.perf_counter()
+    for at in range(single, jobs, PIECE):
+        some = [nothing.bind(number) for number in range(at, min(at + PIECE, jobs))]
+        await app.aenqueue_many(some)
+    return {**rates, "bulk": (jobs - single) / (time.perf_counter() - begun)}
+
+
+async def ping(jobs: int) -> list[int]:
+    """When each was about to be enqueued, in nanoseconds."""
+    begun = []
+    for number in range(jobs):
+        await asyncio.sleep(PAUSE_S)
+        begun.append(time.time_ns())
+        await nothing.aenqueue(number)
+    return begun
+
+
+if __name__ == "__main__":
+    asked, address, many = sys.argv[1:]
+    app.move_to(address)
+    print(json.dumps(asyncio.run((fill if asked == "fill" else ping)(int(many)))))
+    app.close()

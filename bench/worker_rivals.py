@@ -1,0 +1,126 @@
+"""PgQueuer and Huey doing what `bench.noop` does; runs in the rivals' own environment.
+
+    python worker_rivals.py NAME fill|ping|work ADDRESS JOBS
+
+Nothing of ours is imported here. The handler makes the same trace in the same kind of file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+SINGLE = 1_500
+PAUSE_S = 0.02
+_STAMP = struct.Struct("<qq").pack
+
+
+def _trace(number: int) -> None:
+    os.write(_log, _STAMP(number, time.time_ns()))
+
+
+_log = os.open(os.environ.get("BENCH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+# --- Huey: SQLite with a sync per commit, two threads, its shortest pause -----------------------
+
+
+def huey(asked: str, url: str, jobs: int) -> object:
+    """Fill, ping or work; its `map` is a loop of single ones, so there is no bulk."""
+    from huey import SqliteHuey  # type: ignore[import-not-found]  # noqa: PLC0415 - only in there
+
+    queue = SqliteHuey(filename=url.removeprefix("sqlite://"), fsync=True, results=False)
+    work = queue.task()(_trace)
+    if asked == "fill":
+        begun = time.perf_counter()
+        for number in range(jobs):
+            work(number)
+        return {"single": jobs / (time.perf_counter() - begun)}
+    if asked == "ping":
+        return _pinged(work, jobs)
+    consumer = queue.create_consumer(workers=2, initial_delay=0.01, max_delay=0.01, periodic=False)
+    over = threading.Event()
+    consumer.start()
+    # After it has set its own, which do not end a consumer that was not started by its program.
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    over.wait()
+    consumer.stop(graceful=True)
+    return {}
+
+
+def _pinged(enqueue: Callable[[int], object], jobs: int) -> list[int]:
+    begun = []
+    for number in range(jobs):
+        time.sleep(PAUSE_S)
+        begun.append(time.time_ns())
+        enqueue(number)
+    return begun
+
+
+# --- PgQueuer: batches of a hundred, which is where it is fastest -----------------------
+
+
+async def pgqueuer(asked: str, url: str, jobs: int) -> object:
+    """Fill, ping or work."""
+    import asyncpg  # noqa: PLC0415 - that of the other environment
+    from pgqueuer import AsyncpgDriver, PgQueuer  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    manager = PgQueuer(AsyncpgDriver(await asyncpg.connect(url)))
+    queries: Any = manager.qm.queries
+    if asked == "fill":
+        await queries.install()
+        return await _fill(queries, jobs)
+    if asked == "ping":
+        begun = []
+        for number in range(jobs):
+            await asyncio.sleep(PAUSE_S)
+            begun.append(time.time_ns())
+            await queries.enqueue("work", str(number).encode())
+        return begun
+
+    @manager.entrypoint("work")  # type: ignore[untyped-decorator]
+    async def work(job: Any) -> None:
+        _trace(int(job.payload))
+
+    running = asyncio.create_task(manager.run(batch_size=100))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    await asyncio.wait([running])
+    return {}
+
+
+async def _fill(queries: Any, jobs: int) -> dict[str, float]:
+    single = min(SINGLE, jobs // 4)
+    begun = time.perf_counter()
+    for number in range(single):
+        await queries.enqueue("work", str(number).encode())
+    rates = {"single": single / (time.perf_counter() - begun)} if single else {}
+    rest = jobs - single
+    if rest:
+        begun = time.perf_counter()
+        bodies = [str(number).encode() for number in range(single, jobs)]
+        await queries.enqueue(["work"] * rest, bodies, [0] * rest)
+        rates["bulk"] = rest / (time.perf_counter() - begun)
+    return rates
+
+
+def main() -> None:
+    """Do what is asked, and print the answer."""
+    name, asked, address, many = sys.argv[1:]
+    if name == "huey":
+        print(json.dumps(huey(asked, address, int(many))))
+    else:
+        import uvloop  # type: ignore[import-not-found]  # noqa: PLC0415 - only in there
+
+        print(json.dumps(uvloop.run(pgqueuer(asked, address, int(many)))))
+
+
+if __name__ == "__main__":
+    main()

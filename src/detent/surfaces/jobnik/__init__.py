@@ -1,0 +1,1 @@
+"""Jobnik: jobs of ordered stages of tasks, as a view of workflows, their steps and their jobs."""

@@ -1,0 +1,245 @@
+"""What every operation of this surface needs: whose records, which of them, and how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from detent.engine import keeping as flows
+from detent.engine.access import Scope
+from detent.engine.engine import Engine
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import ProfileName
+from detent.lifecycle.workflow import Step, Tally
+from detent.stores.api import Key, Record, Stored, key_of
+from detent.stores.select import Filter, Page
+from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.service import Service
+from detent.surfaces.jobnik.checking import Rule, id_of, integer
+from detent.surfaces.jobnik.faults import missing
+from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
+from detent.surfaces.jobnik.showing import FoundJob, stage_shown
+
+__all__ = ["PAGES", "Desk", "FoundStage", "paged"]
+
+PAGE: Final = 500
+TRIES_MAX: Final = 100
+_PAGE_DEFAULT: Final = 10
+PAGES: Final[dict[str, Rule]] = {"page": integer(1, 10**9), "page_size": integer(1, 100)}
+"""What those who want a list in pages say behind the path."""
+
+
+class FoundStage(msgspec.Struct, frozen=True):
+    """A stage: its step in the job it belongs to, and what is kept of it."""
+
+    job: FoundJob
+    step: Step
+    record: Record
+    kept: StageKept
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.record.id
+
+    @property
+    def key(self) -> Key:
+        """What its job is found by."""
+        return key_of(self.job.flow.workflow)
+
+    @property
+    def tally(self) -> Tally:
+        """How many of its tasks are where."""
+        return self.job.flow.tally(self.step.id)
+
+
+class Desk:
+    """The engine, and the words in which this surface is asked."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.service.engine
+
+    def now(self) -> int:
+        """The time of the store."""
+        return self.engine.store.now()
+
+    # --- who and whose --------------------------------------------------------------------------
+
+    def tenant(self, call: Call) -> str:
+        """Whose records are meant: those of the key."""
+        return call.who.tenant
+
+    def by(self, call: Call) -> By:
+        """Whom the history names."""
+        return By(Actor.USER, call.who.id or "jobnik")
+
+    def need_type(self, call: Call, type_: str) -> None:
+        """Refuse stage types that the key is not for."""
+        if not call.who.may_use(type_):
+            raise Problem(403, "forbidden", "this key is not for stages of this type")
+
+    def need_any(self, call: Call, *scopes: Scope) -> None:
+        """Refuse who has none of these scopes."""
+        if not any(map(call.who.has, scopes)):
+            raise Problem(403, "forbidden", f"this needs the scope {' or '.join(scopes)}")
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    async def job(self, call: Call) -> FoundJob:
+        """The job that the path names."""
+        return await self.job_of(call, id_of(call, "jobId"))
+
+    async def job_of(self, call: Call, name: str) -> FoundJob:
+        """The job of that id; what was deleted is not there any more."""
+        [found] = await self.jobs_of([(self.tenant(call), name)])
+        if found is None:
+            raise missing("JOB")
+        return found
+
+    async def jobs_of(self, keys: Sequence[Key]) -> list[FoundJob | None]:
+        """The jobs of these keys, in order; a workflow that is none of Jobnik's is not there."""
+        store = self.engine.store
+        found = await store.flows(keys)
+        records = await store.record([(flows.KIND, *key) for key in keys])
+        jobs: list[FoundJob | None] = []
+        for flow, record in zip(found, records, strict=True):
+            beside = None if record is None else flows.read(record)
+            kept = None if beside is None else job_kept(beside.meta)
+            if flow is None or beside is None or kept is None:
+                jobs.append(None)
+            else:
+                jobs.append(FoundJob(flow, beside.name, kept))
+        return jobs
+
+    async def all_jobs(self, tenant: str) -> list[FoundJob]:
+        """All of them, oldest first."""
+        found: list[FoundJob] = []
+        after: Key | None = None
+        while page := await self.engine.store.find_workflows(tenant, None, Page(PAGE, after)):
+            jobs = await self.jobs_of([key_of(one) for one in page])
+            found += [one for one in jobs if one is not None]
+            after = key_of(page[-1])
+        return found[::-1]
+
+    # --- stages ---------------------------------------------------------------------------------
+
+    async def stage(self, call: Call) -> FoundStage:
+        """The stage that the path names."""
+        found = await self.stage_of(call, id_of(call, "stageId"))
+        if found is None:
+            raise missing("STAGE")
+        self.need_type(call, found.kept.type)
+        return found
+
+    async def stage_of(self, call: Call, name: str) -> FoundStage | None:
+        """The stage of that id."""
+        tenant = self.tenant(call)
+        [record] = await self.engine.store.record([(KIND, tenant, name)])
+        if record is None:
+            return None
+        kept = stage_kept(record)
+        [job] = await self.jobs_of([(tenant, kept.job)])
+        step = None if job is None else job.flow.steps.get(kept.step(name))
+        return None if job is None or step is None else FoundStage(job, step, record, kept)
+
+    async def stages_in(self, *jobs: FoundJob) -> list[FoundStage]:
+        """The stages of these jobs, job by job and in their order."""
+        steps = [(job, step) for job in jobs for step in job.flow.steps.values()]
+        found: list[FoundStage] = []
+        for first in range(0, len(steps), PAGE):
+            some = steps[first : first + PAGE]
+            keys = [(KIND, step.tenant, stage_of(step)) for _, step in some]
+            records = await self.engine.store.record(keys)
+            found += [
+                FoundStage(job, step, record, stage_kept(record))
+                for (job, step), record in zip(some, records, strict=True)
+                if record is not None
+            ]
+        return found
+
+    def seen_by(self, call: Call, stages: Iterable[FoundStage]) -> list[FoundStage]:
+        """Those of the types that the key is for."""
+        return [one for one in stages if call.who.may_use(one.kept.type)]
+
+    async def stages_shown(
+        self, stages: Iterable[FoundStage], *, with_tasks: bool = False
+    ) -> list[dict[str, Any]]:
+        """Stages as Jobnik writes them."""
+        shown = []
+        for one in stages:
+            tasks = await self.tasks_of(one) if with_tasks else None
+            shown.append(stage_shown(one.step, one.tally, one.kept, tasks))
+        return shown
+
+    # --- tasks ----------------------------------------------------------------------------------
+
+    async def task(self, call: Call) -> Stored:
+        """The task that the path names."""
+        key = (self.tenant(call), id_of(call, "taskId"))
+        [found] = await self.engine.store.get([key])
+        if found is None or not _is_task(found):
+            raise missing("TASK")
+        self.need_type(call, found.job.queue)
+        return found
+
+    async def tasks_of(self, stage: FoundStage) -> list[Stored]:
+        """The tasks of a stage, oldest first."""
+        tenant, workflow = stage.key
+        return await self.tasks(Filter(tenant=tenant, workflow=workflow, step=stage.step.id))
+
+    async def tasks(self, chosen: Filter) -> list[Stored]:
+        """The tasks that fit, oldest first."""
+        chosen = replace(chosen, profile=ProfileName.JOBNIK.value)
+        found: list[Stored] = []
+        after: Key | None = None
+        while page := await self.engine.store.find(chosen, Page(PAGE, after)):
+            found += [one for one in page if _is_task(one)]
+            after = key_of(page[-1].job)
+        return found[::-1]
+
+    # --- replies --------------------------------------------------------------------------------
+
+    def reply(
+        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
+    ) -> Reply:
+        """The value as JSON."""
+        return Reply(status, msgspec.json.encode(value), headers=headers)
+
+    def done(self, what: str) -> Reply:
+        """Success where there is nothing else to tell."""
+        return self.reply({"code": f"{what}_SUCCESSFULLY"})
+
+    def listed(
+        self, query: dict[str, Any], found: Sequence[Any], show: Callable[[Any], Any]
+    ) -> Reply:
+        """Both generations of lists: everything at once, or a page of it."""
+        if not query.keys() & PAGES.keys():
+            return self.reply([show(one) for one in found])
+        items = [show(one) for one in paged(query, found)]
+        return self.reply({"total": len(found), "items": items})
+
+
+def paged(query: dict[str, Any], found: Sequence[Any]) -> Sequence[Any]:
+    """The page that was asked for, or all of it."""
+    if not query.keys() & PAGES.keys():
+        return found
+    size = query.get("page_size", _PAGE_DEFAULT)
+    first = (query.get("page", 1) - 1) * size
+    return found[first : first + size]
+
+
+def _is_task(stored: Stored) -> bool:
+    job = stored.job
+    is_ours = job.profile == ProfileName.JOBNIK and job.step is not None
+    return is_ours and job.erased_at is None

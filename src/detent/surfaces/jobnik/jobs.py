@@ -1,0 +1,205 @@
+"""Jobs: made, looked at, steered, annotated, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from detent.engine.access import Scope
+from detent.engine.building import Created
+from detent.engine.commands import Change
+from detent.engine.shaping import Order
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.job.table import ENDED
+from detent.lifecycle.machine import Refusal
+from detent.lifecycle.views.jobnik import DEFAULT_PRIORITY, JOBNIK_PRIORITIES, WORKFLOW_WORDS
+from detent.stores.api import Key, Record, key_of
+from detent.stores.select import Filter
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.jobnik.checking import (
+    BODY,
+    Rule,
+    an_object,
+    body_of,
+    checked,
+    date,
+    flag,
+    id_of,
+    one_of,
+    query_of,
+    text,
+)
+from detent.surfaces.jobnik.desk import PAGES, Desk, paged
+from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
+from detent.surfaces.jobnik.keeping import (
+    TRACEPARENT,
+    TRACESTATE,
+    TRACESTATE_MAX,
+    JobKept,
+    job_kept,
+    job_meta,
+    trace_of,
+)
+from detent.surfaces.jobnik.showing import FoundJob, job_shown
+
+__all__ = ["TRACE", "Jobs", "created_in"]
+
+TRACE: Final[dict[str, Rule]] = {
+    "traceparent": text(0, 55, TRACEPARENT),
+    "tracestate": text(0, TRACESTATE_MAX, TRACESTATE),
+}
+_PRIORITY: Final = one_of(JOBNIK_PRIORITIES)
+_NEW: Final[dict[str, Rule]] = {
+    "name": text(2, 50),
+    "data": an_object,
+    "userMetadata": an_object,
+    "priority": _PRIORITY,
+    **TRACE,
+}
+_WITH_STAGES: Final[dict[str, Rule]] = {"should_return_stages": flag}
+_LIST: Final[dict[str, Rule]] = {
+    "job_name": text(0, 50),
+    "priority": _PRIORITY,
+    "from_date": date,
+    "end_date": date,
+    **_WITH_STAGES,
+    **PAGES,
+}
+_STATUSES: Final = ("PENDING", "PAUSED", "ABORTED")
+_MODIFIED: Final = "JOB_MODIFIED"
+_UNCHANGED: Final = (("Reason", "PRIORITY_CANNOT_BE_UPDATED_TO_SAME_VALUE"),)
+
+
+class Jobs:
+    """Everything about jobs."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def listed(self, call: Call) -> Reply:
+        """Jobs, by name, priority and the time they were made."""
+        query = query_of(call, _LIST)
+        jobs = [
+            one for one in await self._desk.all_jobs(self._desk.tenant(call)) if _fits(one, query)
+        ]
+        with_stages = query.get("should_return_stages", False)
+        shown = {
+            key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
+            for one in paged(query, jobs)
+        }
+        return self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
+
+    async def create(self, call: Call) -> Reply:
+        """A new job, without stages."""
+        fields = checked(body_of(call), _NEW, ("name", "data"))
+        kept = JobKept(
+            data=_raw(fields["data"]),
+            user_metadata=_raw(fields.get("userMetadata", "{}")),
+            priority=fields.get("priority", DEFAULT_PRIORITY),
+            **trace_of(call, fields),
+        )
+        tenant = self._desk.tenant(call)
+        order = Order(parts=(), tenant=tenant, name=fields["name"], meta=job_meta(kept))
+        made = await self._desk.engine.workflows.create(order, self._desk.by(call))
+        if not isinstance(made, Created):
+            raise invalid(made.message)
+        return self._desk.reply(job_shown(await self._desk.job_of(call, made.id)), 201)
+
+    async def get(self, call: Call) -> Reply:
+        """A job."""
+        query = query_of(call, _WITH_STAGES)
+        found = await self._desk.job(call)
+        with_stages = query.get("should_return_stages", False)
+        return self._desk.reply(await self._shown(call, found, with_stages=with_stages))
+
+    async def delete(self, call: Call) -> Reply:
+        """Delete a job that has ended, with all its stages and tasks."""
+        found = await self._desk.job(call)
+
+        async def stages() -> Sequence[Record]:
+            return [one.record for one in await self._desk.stages_in(found)]
+
+        erasing, by = self._desk.engine.erasing, self._desk.by(call)
+        if await erasing.erase(key_of(found.flow.workflow), by, stages) is not None:
+            raise refused("JOB_NOT_IN_FINITE_STATE")
+        return self._desk.done("JOB_DELETED")
+
+    async def annotate(self, call: Call) -> Reply:
+        """Other metadata."""
+        self._desk.need_any(call, Scope.PRODUCE, Scope.WORK)
+        metadata = _raw(an_object(BODY, body_of(call)))
+        key = (self._desk.tenant(call), id_of(call, "jobId"))
+        await self._change(key, lambda kept: replace(kept, user_metadata=metadata))
+        return self._desk.done(_MODIFIED)
+
+    async def reprioritise(self, call: Call) -> Reply:
+        """Another priority, for all tasks that are or will be there."""
+        fields = checked(body_of(call), {"priority": _PRIORITY}, ("priority",), closed=False)
+        priority: str = fields["priority"]
+        found = await self._desk.job(call)
+        if found.kept.priority == priority:
+            return Reply(204, headers=_UNCHANGED)
+        key = key_of(found.flow.workflow)
+        await self._change(key, lambda kept: replace(kept, priority=priority))
+        await self.reprioritise_tasks(key, priority, self._desk.by(call))
+        return self._desk.done(_MODIFIED)
+
+    async def reprioritise_tasks(self, key: Key, priority: str, by: By) -> None:
+        """Give all tasks of a job that have not ended the number that the word stands for."""
+        number = JOBNIK_PRIORITIES[priority]
+        tasks = await self._desk.tasks(Filter(tenant=key[0], workflow=key[1]))
+        live = [one for one in tasks if one.job.state not in ENDED and one.job.priority != number]
+        command = j.Reprioritise(number)
+        await self._desk.engine.carry_out([Change(key_of(one.job), command, by) for one in live])
+
+    async def steer(self, call: Call) -> Reply:
+        """Pause, resume or abort."""
+        fields = checked(body_of(call), {"status": one_of(_STATUSES)}, ("status",), closed=False)
+        status: str = fields["status"]
+        found = await self._desk.job(call)
+        workflows = self._desk.engine.workflows
+        ask = {"PENDING": workflows.resume, "PAUSED": workflows.pause}.get(status, workflows.abort)
+        answer = await ask(key_of(found.flow.workflow), self._desk.by(call))
+        if isinstance(answer, Refusal):
+            raise illegal("JOB", WORKFLOW_WORDS[answer.state or ""], status)
+        return self._desk.done(_MODIFIED)
+
+    async def _change(self, key: Key, change: Callable[[JobKept], JobKept]) -> None:
+        """Change what is kept of a job; of a workflow that is none of Jobnik's nothing is."""
+
+        def changed(meta: str) -> str:
+            kept = job_kept(meta)
+            if kept is None:
+                raise missing("JOB")
+            return job_meta(replace(change(kept), at=self._desk.now()))
+
+        if not await self._desk.engine.workflows.annotate(key, changed):
+            raise missing("JOB")
+
+    async def _shown(self, call: Call, job: FoundJob, *, with_stages: bool) -> dict[str, Any]:
+        if not with_stages:
+            return job_shown(job)
+        stages = self._desk.seen_by(call, await self._desk.stages_in(job))
+        return job_shown(job, await self._desk.stages_shown(stages))
+
+
+def created_in(at: int, query: dict[str, Any]) -> bool:
+    """Whether an instant lies between the dates that were asked for, both included."""
+    at_ms = at // 1_000
+    return bool(query.get("from_date", at_ms) <= at_ms <= query.get("end_date", at_ms))
+
+
+def _fits(job: FoundJob, query: dict[str, Any]) -> bool:
+    if query.get("job_name", job.name) != job.name:
+        return False
+    if query.get("priority", job.kept.priority) != job.kept.priority:
+        return False
+    return created_in(job.flow.workflow.created_at, query)
+
+
+def _raw(text_: str) -> Raw:
+    return Raw(text_.encode())

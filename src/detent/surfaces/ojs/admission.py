@@ -1,0 +1,56 @@
+"""What every new job must pass, whichever way it comes: pushed, in a batch, a step, a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from detent.stores.api import Limit, LimitKind, LimitRow
+from detent.surfaces.http.exchange import Call
+from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.queues import Queues
+from detent.surfaces.ojs.reading import Wanted
+from detent.surfaces.ojs.registry import Registry
+
+__all__ = ["Admission"]
+
+_LIMITS_MAX: Final = 10_000
+
+
+class Admission:
+    """Lets jobs in, each judged on its own."""
+
+    def __init__(self, desk: Desk, queues: Queues, registry: Registry) -> None:
+        self._desk = desk
+        self._queues = queues
+        self._registry = registry
+        self._limits: dict[tuple[str, str, str], Limit] = {}
+
+    async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
+        """May it be here, do its arguments fit, is there room, is its limit known?
+
+        The answer are headers that tell how full a queue is.
+        """
+        tenant = self._desk.tenant(call)
+        for one in wanted:
+            self._desk.need_queue(call, one.ask.queue)
+            await self._registry.need_fit(one.ask)
+        pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
+        await self._set_limits(tenant, wanted)
+        return pressure
+
+    async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:
+        rows: dict[tuple[str, str, str], LimitRow] = {}
+        for one in wanted:
+            if one.limits is not None:
+                kind = LimitKind.QUEUE if one.limits.key is None else LimitKind.KEY
+                name = one.limits.key or one.ask.queue
+                rows[tenant, kind, name] = LimitRow(kind, name, one.limits.limit, tenant)
+        new = {name: row for name, row in rows.items() if self._limits.get(name) != row.limit}
+        if not new:
+            return
+        store = self._desk.engine.store
+        await store.set_limits(list(new.values()), now=store.now())
+        if len(self._limits) > _LIMITS_MAX:
+            self._limits.clear()
+        self._limits |= {key: row.limit for key, row in new.items() if row.limit is not None}

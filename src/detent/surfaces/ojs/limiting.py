@@ -1,0 +1,77 @@
+"""Limits as they stand: what is allowed, what is used, and another word about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from detent.stores.api import Limit, Limited, LimitKind
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.desk import Desk, read_body
+from detent.surfaces.ojs.faults import missing
+from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.wire import duration
+
+__all__ = ["Limiting"]
+
+
+class Limiting:
+    """The operations on limits of keys."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def listed(self, call: Call) -> Reply:
+        """All limits of keys."""
+        found = [_shown(one) for one in await self._limits(call)]
+        return self._desk.reply({"items": found, "rate_limits": found})
+
+    async def get(self, call: Call) -> Reply:
+        """The limit of one key, and how much of it is used."""
+        name = call.param("key")
+        found = [one for one in await self._limits(call) if one.row.name == name]
+        if not found:
+            raise missing("limit", name)
+        return self._desk.reply(_shown(found[0]))
+
+    async def put(self, call: Call) -> Reply:
+        """Another limit for a key, until a job brings another one along."""
+        name = call.param("key")
+        asked = limits_of({**read_body(call, dict[str, Any]), "key": name})
+        limit = None if asked is None else asked.limit
+        await self._set(call, name, limit)
+        return self._desk.reply({"key": name, **_told(limit or Limit())})
+
+    async def delete(self, call: Call) -> Reply:
+        """Lift the limit of a key."""
+        name = call.param("key")
+        await self._set(call, name, None)
+        return self._desk.reply({"deleted": True, "key": name})
+
+    async def _set(self, call: Call, name: str, limit: Limit | None) -> None:
+        tenant, by = self._desk.tenant(call), self._desk.by(call)
+        operators = self._desk.engine.operators
+        await operators.set_limit(LimitKind.KEY, name, limit, by, tenant=tenant)
+
+    async def _limits(self, call: Call) -> list[Limited]:
+        found = await self._desk.engine.store.limits(self._desk.tenant(call))
+        return [one for one in found if one.row.kind is LimitKind.KEY and one.row.limit is not None]
+
+
+def _shown(limited: Limited) -> dict[str, Any]:
+    limit = limited.row.limit or Limit()
+    told = {"key": limited.row.name, **_told(limit)}
+    if limit.concurrency is not None:
+        free = max(limit.concurrency - limited.active, 0)
+        told["concurrency"] |= {"active": limited.active, "available": free}
+    return told
+
+
+def _told(limit: Limit) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if limit.concurrency is not None:
+        told["concurrency"] = {"limit": limit.concurrency}
+    if limit.rate is not None:
+        told["rate"] = {"limit": limit.rate, "period": duration(limit.period_us)}
+    if limit.spacing_us is not None:
+        told["throttle"] = {"limit": 1, "period": duration(limit.spacing_us)}
+    return told

@@ -1,0 +1,222 @@
+"""Schemas of arguments, by type and version or by name: pushed jobs are held to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, UnsetType
+
+from detent.engine.enqueueing import Ask
+from detent.stores.api import Key, Record
+from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.problems import Problem
+from detent.surfaces.ojs.conforming import faults, unfit
+from detent.surfaces.ojs.desk import Desk, read_body
+from detent.surfaces.ojs.faults import invalid, missing, unsupported
+from detent.surfaces.ojs.reading import need_text
+from detent.surfaces.ojs.wire import told
+
+__all__ = ["Registry"]
+
+BY_TYPE: Final = "ojs-schema"
+BY_URI: Final = "ojs-schema-uri"
+FRESH_US: Final = 1_000_000
+_BYTES_MAX: Final = 65_536
+_VERSIONS_MAX: Final = 1_000
+_DIGITS: Final = 9
+_KNOWN_MAX: Final = 10_000
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    schema: Raw | UnsetType = msgspec.UNSET
+    uri: str | None = None
+    type: str | None = None
+    version: str | int | None = None
+
+
+class _Schema(msgspec.Struct, frozen=True, omit_defaults=True):
+    schema: Raw
+    created_at: int
+    uri: str | None = None
+    type: str | None = None
+    version: str | int | None = None
+
+
+class Registry:
+    """The operations on schemas."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._known: dict[tuple[str, Key], tuple[int, _Schema | None]] = {}
+
+    # --- holding jobs to them -------------------------------------------------------------------
+
+    async def need_fit(self, ask: Ask) -> None:
+        """Refuse arguments that do not fit the schema of the type, or the one it names."""
+        asked = [(BY_TYPE, (ask.tenant, ask.type))]
+        if ask.schema is not None:
+            asked.append((BY_URI, (ask.tenant, ask.schema)))
+        for kind, key in asked:
+            found = await self._schema(kind, key)
+            if found is not None:
+                _need_fit(msgspec.json.decode(found.schema), ask)
+
+    async def _schema(self, kind: str, key: Key) -> _Schema | None:
+        at, found = self._known.get((kind, key), (-FRESH_US, None))
+        now = self._desk.now()
+        if now - at >= FRESH_US:
+            found = await self._newest(key) if kind == BY_TYPE else await self._named(key)
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[kind, key] = (now, found)
+        return found
+
+    # --- by type and version --------------------------------------------------------------------
+
+    async def put_version(self, call: Call) -> Reply:
+        """A new version for a type; one that is there stays as it is."""
+        type_, version = call.param("type"), self._version(call)
+        schema = _checked(read_body(call, _Sent))
+        name = f"{type_}@{version:0{_DIGITS}d}"
+        need_text("type", name)
+        made = _Schema(schema, self._desk.now(), type=type_, version=version)
+        await self._add(BY_TYPE, (self._desk.tenant(call), name), made)
+        self._known.clear()
+        return self._desk.reply({"type": type_, "version": version}, 201)
+
+    async def newest(self, call: Call) -> Reply:
+        """The newest version for a type."""
+        key = (self._desk.tenant(call), call.param("type"))
+        found = await self._newest(key)
+        if found is None:
+            raise missing("schema for", key[1])
+        return self._desk.reply(_shown(found))
+
+    async def versions(self, call: Call) -> Reply:
+        """All versions for a type."""
+        key = (self._desk.tenant(call), call.param("type"))
+        found = await self._versions(key)
+        if not found:
+            raise missing("schema for", key[1])
+        numbers = [_read(one).version for one in found]
+        return self._desk.reply({"type": key[1], "versions": numbers})
+
+    async def version(self, call: Call) -> Reply:
+        """One version for a type."""
+        return self._desk.reply(_shown(_read(await self._record(call))))
+
+    async def delete_version(self, call: Call) -> Reply:
+        """Forget one version."""
+        record = await self._record(call)
+        gone = Record(BY_TYPE, record.id, record.version + 1, None, tenant=record.tenant)
+        await self._desk.engine.put(gone)
+        self._known.clear()
+        type_, version = call.param("type"), self._version(call)
+        return self._desk.reply({"deleted": True, "type": type_, "version": version})
+
+    def _version(self, call: Call) -> int:
+        text = call.param("version")
+        if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
+            raise invalid("version must be a number", field="version")
+        return int(text)
+
+    async def _record(self, call: Call) -> Record:
+        name = f"{call.param('type')}@{self._version(call):0{_DIGITS}d}"
+        record = await self._desk.record(BY_TYPE, (self._desk.tenant(call), name))
+        if record is None:
+            raise missing("schema", name)
+        return record
+
+    async def _versions(self, key: Key) -> Sequence[Record]:
+        tenant, type_ = key
+        first = f"{type_}@"
+        store = self._desk.engine.store
+        page = await store.records(BY_TYPE, tenant, first, _VERSIONS_MAX)
+        return [one for one in page if one.id.startswith(first)]
+
+    async def _newest(self, key: Key) -> _Schema | None:
+        found = await self._versions(key)
+        return _read(found[-1]) if found else None
+
+    # --- by name --------------------------------------------------------------------------------
+
+    async def post(self, call: Call) -> Reply:
+        """A schema under a name of its own."""
+        sent = read_body(call, _Sent)
+        uri = need_text("uri", sent.uri)
+        schema, now = _checked(sent), self._desk.now()
+        made = _Schema(schema, now, uri, sent.type, sent.version)
+        await self._add(BY_URI, (self._desk.tenant(call), uri), made)
+        self._known.clear()
+        return self._desk.reply({"schema": _shown(made)}, 201)
+
+    async def listed(self, call: Call) -> Reply:
+        """All schemas that have names."""
+        found = await self._desk.engine.store.records(BY_URI, self._desk.tenant(call))
+        return self._desk.reply({"schemas": [_shown(_read(one)) for one in found]})
+
+    async def get(self, call: Call) -> Reply:
+        """The schema of a name."""
+        uri = call.param("uri")
+        found = await self._named((self._desk.tenant(call), uri))
+        if found is None:
+            raise missing("schema", uri)
+        return self._desk.reply({"schema": _shown(found)})
+
+    async def delete(self, call: Call) -> Reply:
+        """Forget the schema of a name."""
+        uri = call.param("uri")
+        key = (self._desk.tenant(call), uri)
+        if await self._named(key) is None:
+            raise missing("schema", uri)
+        await self._desk.change(BY_URI, key, lambda _: (None, None))
+        self._known.clear()
+        return self._desk.reply({"deleted": True, "uri": uri})
+
+    async def _named(self, key: Key) -> _Schema | None:
+        record = await self._desk.record(BY_URI, key)
+        return None if record is None else _read(record)
+
+    async def _add(self, kind: str, key: Key, made: _Schema) -> None:
+        data = msgspec.json.encode(made).decode()
+        if not await self._desk.engine.put(Record(kind, key[1], 1, data, tenant=key[0])):
+            raise Problem(409, "conflict", f"the schema {key[1]} is there already")
+
+
+def _need_fit(schema: Any, ask: Ask) -> None:
+    args = msgspec.json.decode(ask.payload)
+    # A schema of an object is about the first argument: arguments themselves are always an array.
+    is_object = isinstance(schema, dict) and schema.get("type") == "object"
+    value = (args[0] if args else None) if is_object else args
+    fault = next(faults(schema, value), None)
+    if fault is not None:
+        why = f"args are not as the schema of {ask.type} has them: {fault}"
+        raise Problem(400, "schema_validation", why, field="args")
+
+
+def _checked(sent: _Sent) -> Raw:
+    if isinstance(sent.schema, UnsetType) or bytes(sent.schema)[:1] not in (b"{", b"t", b"f"):
+        raise invalid("schema is needed: a JSON Schema", field="schema")
+    if len(bytes(sent.schema)) > _BYTES_MAX:
+        raise invalid(f"a schema has at most {_BYTES_MAX} bytes", field="schema")
+    why = unfit(msgspec.json.decode(sent.schema))
+    if why is not None:
+        raise unsupported(f"schema: {why} is not supported", field="schema")
+    return sent.schema
+
+
+def _read(record: Record) -> _Schema:
+    return msgspec.json.decode(record.data or "", type=_Schema)
+
+
+def _shown(schema: _Schema) -> dict[str, Any]:
+    told_of = {
+        "uri": schema.uri,
+        "type": schema.type,
+        "version": schema.version,
+        "schema": schema.schema,
+        "created_at": told(schema.created_at),
+    }
+    return {name: value for name, value in told_of.items() if value is not None}

@@ -1,0 +1,118 @@
+"""`detent workers logs`, which needs no store, and how the commands on fleets end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+
+from detent.cli.workerlogs import Followed
+from detent.runtime.process.rotation import Files
+from tests.cli.commands import detent
+
+C = TypeVar("C", Files, Followed)
+
+
+class Opened(Protocol):
+    """Sees to it that something is closed in the end."""
+
+    def __call__(self, one: C) -> C: ...
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    with ExitStack() as stack:
+
+        def opened(one: C) -> C:
+            stack.callback(one.close)
+            return one
+
+        yield opened
+
+
+def write(folder: Path, fleet: str, slot: str, text: str) -> None:
+    files = Files(folder / fleet / "logs", slot)
+    files.write(text.encode())
+    files.close()
+
+
+def test_the_only_fleet_is_found_and_several_must_be_named(tmp_path: Path) -> None:
+    write(tmp_path, "workers", "worker-1", "one\ntwo\nthree\n")
+    write(tmp_path, "mail", "worker-2", "other\n")
+    where = ("--state-dir", tmp_path)
+    assert detent("workers", "logs", "worker-1", "-n", "2", *where).said == "two\nthree\n"
+    assert detent("workers", "logs", "worker-2", *where).said == "other\n"
+    none = detent("workers", "logs", "worker-3", *where)
+    assert (none.code, none.said) == (1, "")
+    assert "has nothing of 'worker-3'" in none.complained
+    write(tmp_path, "mail", "worker-1", "mine\n")
+    both = detent("workers", "logs", "worker-1", *where)
+    assert both.code == 1
+    assert "one of mail, workers" in both.complained
+    assert detent("workers", "logs", "worker-1", "--name", "mail", *where).said == "mine\n"
+
+
+def test_what_a_job_prints_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    write(tmp_path, "workers", "worker-1", "\x1b[2Jgone\n")
+    said = detent("workers", "logs", "worker-1", "--state-dir", tmp_path).said
+    assert said == "\\x1b[2Jgone\n"
+
+
+def test_lines_are_found_in_older_files_and_followed_through_every_rotation(
+    tmp_path: Path, opened: Opened
+) -> None:
+    files = opened(Files(tmp_path, "w", file_bytes=20))
+    for number in range(6):
+        files.write(b"line %d\n" % number)
+    assert len(files.existing()) > 1
+    followed = opened(Followed(files))
+    assert followed.last(4) == "line 2\nline 3\nline 4\nline 5\n"
+    assert followed.more() == ""
+    for number in range(6, 13):
+        files.write(b"line %d\n" % number)
+    files.write(b"unfin")
+    assert followed.more() == "".join(f"line {number}\n" for number in range(6, 13))
+    files.write(b"ished\n")
+    assert followed.more() == "unfinished\n"
+    assert followed.last(0) == ""
+
+
+def test_what_was_thrown_away_before_it_was_read_is_passed_over(
+    tmp_path: Path, opened: Opened
+) -> None:
+    files = opened(Files(tmp_path, "w", file_bytes=10, files=3))
+    files.write(b"line 0\n")
+    followed = opened(Followed(files))
+    assert followed.last(9) == "line 0\n"
+    for number in range(1, 9):
+        files.write(b"line %d\n" % number)
+    assert followed.more() == "line 6\nline 7\nline 8\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("worker", "missing.py"), "app_not_found"),
+        (("up", "missing.py"), "app_not_found"),
+        (("worker", "missing.py", "--workers", "0"), "bad_option"),
+        (("worker",), "Missing argument"),
+    ],
+)
+def test_what_cannot_be_started_ends_with_2(words: tuple[str, ...], why: str) -> None:
+    done = detent(*words)
+    assert done.code == 2
+    assert why in done.complained
+
+
+def test_a_command_waits_for_the_modules_of_no_other() -> None:
+    code = (
+        "import sys, detent.cli.application as a; a.application_of(['lifecycle'], pretty=False);"
+        "print([name for name in sys.modules if name.startswith('detent.app')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)  # noqa: S603
+    assert done.stdout == "[]\n"

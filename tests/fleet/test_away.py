@@ -1,0 +1,165 @@
+"""The store goes away and comes back, and processes stand still for longer than a lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detent import Handle, stores
+from detent.host import children, members, state_of
+from detent.lifecycle.profile import HEARTBEAT_LEASE_US
+from tests.fleet.diaries import judge_diary, judge_order, runs_of
+from tests.fleet.yard import Yard, outlast, slot_of
+from tests.waiting import eventually
+from tools.postgres import QUICK, Server
+
+pytestmark = pytest.mark.slow
+LEASE_S = HEARTBEAT_LEASE_US / 1_000_000
+LONGER_S = LEASE_S + 2.0
+OPTIONS = ("--workers", "2", "--slots", "6", "--sync-slots", "4", "--grace", "10s")
+
+
+@pytest.fixture
+def program() -> str:
+    return "diary.txt"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A database server that nobody else uses, and that forgets nothing when it is killed."""
+    with Server(**{**QUICK, "synchronous_commit": "on"}) as server:
+        yield server
+
+
+@pytest.fixture
+def far(server: Server, program: str, tmp_path: Path) -> Iterator[Yard]:
+    """A yard whose store is on that server."""
+    url = server.url("postgres")
+    stores.run_migrations(url)
+    yard = Yard(tmp_path, url, program)
+    try:
+        yield yard
+    finally:
+        yard.close()
+
+
+@contextmanager
+def stopped(pids: Sequence[int]) -> Iterator[None]:
+    """They stand still meanwhile."""
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def begun(yard: Yard, jobs: int) -> list[Handle[Any]]:
+    """Some that go on until they are let go, and some that end by themselves."""
+    handles = [yard.enqueue("held", number, "go") for number in range(4)]
+    kinds = ("inside", "threaded", "apart")
+    handles += [yard.enqueue(kinds[number % 3], number, 10) for number in range(4, jobs)]
+    eventually(lambda: all(runs_of(yard.diary(), number) for number in range(4)))
+    return handles
+
+
+def finish(yard: Yard, handles: Sequence[Handle[Any]]) -> list[list[str]]:
+    """Everything ends once, and all is well; answers what happened to each."""
+    yard.let_go("go")
+    assert [one.result(timeout=60) for one in handles] == list(range(len(handles)))
+    histories = yard.events_of(handles)
+    judge_diary(yard.diary(), histories)
+    told = [[event.name for event in events] for events in histories]
+    assert all(names.count("complete") == 1 for names in told)
+    eventually(lambda: set(yard.states().values()) == {"Running"} and len(yard.workers()) == 2)
+    assert yard.detent("verify")
+    return told
+
+
+def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far: Yard) -> None:
+    fleet = far.start(*OPTIONS)
+    handles = begun(far, 8)
+    handles.append(far.enqueue("blocking", 8, "go"))
+    eventually(lambda: runs_of(far.diary(), 8))
+    with stopped([server.process, *children(server.process)]):
+        outlast(LONGER_S)
+    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in (0, 1, 2, 3, 8)))
+    assert "could not be renewed; its jobs are stopped" in far.log(fleet)
+    assert "did not stop its jobs, and is killed" in far.log(fleet)
+    told = finish(far, handles)
+    assert all("lose" in names for names in told[:4])
+    assert fleet.poll() is None
+
+
+def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, far: Yard) -> None:
+    fleet = far.start(*OPTIONS)
+    handles = begun(far, 8)
+    [worker] = far.pids_of("worker-1")
+    with stopped(members(worker)):
+        server.control("restart", "-m", "immediate")
+        handles += [far.enqueue("inside", number, 2) for number in range(8, 16)]
+        outlast(LONGER_S)
+    told = finish(far, handles)
+    assert not any("lose" in names for names in told), "its supervisor has renewed it"
+    assert far.pids_of("worker-1") == [worker]
+    assert fleet.poll() is None
+
+
+def test_a_file_that_somebody_else_locks_for_longer_than_a_lease(yard: Yard) -> None:
+    fleet = yard.start(*OPTIONS)
+    handles = begun(yard, 8)
+    other = sqlite3.connect(yard.folder / "detent.db", timeout=60, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    outlast(LONGER_S)
+    other.execute("ROLLBACK")
+    other.close()
+    finish(yard, handles)
+    assert fleet.poll() is None
+
+
+# On a server, because a process that is stopped may keep a file locked.
+@pytest.mark.parametrize("store", ["postgresql"])
+def test_who_stood_still_finds_others_in_its_place(yard: Yard) -> None:
+    """The supervisor and one of its workers stop. The other worker ends itself in time."""
+    first = yard.start("--name", "first", "--workers", "2", "--slots", "1")
+    jobs = [yard.enqueue("held", number, "go") for number in range(2)]
+    eventually(lambda: all(runs_of(yard.diary(), number) for number in range(2)))
+    [frozen] = yard.pids_of("worker-1")
+    late = next(job for job in jobs if holder(job) == instance_in(yard, "worker-1"))
+    with stopped([first.pid]):
+        with stopped(members(frozen)):
+            yard.start("--name", "second", "--workers", "2", "--slots", "1")
+            eventually(lambda: all(len(runs_of(yard.diary(), n)) == 2 for n in range(2)))
+            yard.let_go("go")
+            assert [job.result(timeout=60) for job in jobs] == [0, 1]
+        ended = late.history()
+        eventually(lambda: state_of(frozen) in ("Z", None), "the late one ends by itself")
+    eventually(lambda: sorted(map(slot_of, yard.workers())) == sorted(2 * ["worker-1", "worker-2"]))
+    eventually(lambda: set(yard.states().values()) == {"Running"})
+    assert late.history() == ended, "its late report changes nothing"
+    for job, events in zip(jobs, yard.events_of(jobs), strict=True):
+        names = [event.name for event in events]
+        assert names == ["enqueue", "claim", "lose", "due", "claim", "complete"]
+        if job is not late:
+            judge_order(yard.diary(), jobs.index(job))
+    logs = [one.read_text() for one in (yard.folder / ".detent/first/logs").iterdir()]
+    assert any("does not renew this worker any more" in text for text in logs)
+    assert first.poll() is None
+    assert yard.detent("verify")
+
+
+def holder(job: Handle[Any]) -> str:
+    """Who has claimed it last."""
+    return next(event.actor_id for event in reversed(job.history()) if event.name == "claim")
+
+
+def instance_in(yard: Yard, slot: str) -> str:
+    return next(one.id for one in yard.workers() if slot_of(one) == slot)

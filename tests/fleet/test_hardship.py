@@ -1,0 +1,140 @@
+"""What a fleet does when its workers cannot hear it, or when it is told things at a bad moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+
+import pytest
+
+from detent.host import name_of
+from tests.fleet.yard import Yard
+from tests.waiting import eventually
+
+
+@pytest.mark.slow
+def test_a_handler_that_blocks_its_loop_keeps_nobody_from_a_drain(yard: Yard) -> None:
+    wall = yard.enqueue("block", "wall")
+    fleet = yard.start("--grace", "8s")
+    eventually(lambda: yard.begun("wall"))
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    late = yard.enqueue("quick", 1)
+    assert fleet.wait(60) == 0, yard.log(fleet)
+    assert [event.name for event in wall.history()][-2:] == ["hand_back", "due"]
+    assert [event.name for event in late.history()] == ["enqueue"]
+    assert yard.states(gone=True) == {"worker-1": "Stopped"}
+
+
+@pytest.mark.slow
+def test_who_cannot_hear_that_its_lease_is_over_is_killed_before_that(yard: Yard) -> None:
+    yard.enqueue("hog", "hog")
+    yard.start()
+    [pid] = eventually(lambda: yard.begun("hog"))
+    other = sqlite3.connect(yard.folder / "detent.db", isolation_level=None)
+    try:
+        # Whoever holds the file keeps every beat from being written.
+        other.execute("BEGIN EXCLUSIVE")
+        eventually(lambda: not name_of(pid), "it goes on without a lease")
+    finally:
+        other.close()
+
+
+@pytest.mark.slow
+def test_the_jobs_of_a_worker_that_had_to_be_killed_wait_for_nobody(yard: Yard) -> None:
+    job = yard.enqueue("hog", "hog")
+    fleet = yard.start("--grace", "1s")
+    eventually(lambda: yard.begun("hog"))
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(60) == 0, yard.log(fleet)
+    assert yard.states(gone=True) == {"worker-1": "Killed"}
+    assert [event.name for event in job.history()][-2:] == ["lose", "due"]
+
+
+@pytest.mark.slow
+def test_operators_are_heard_during_a_drain(yard: Yard) -> None:
+    job = yard.enqueue("until", "never")
+    fleet = yard.start("--grace", "1h")
+    eventually(lambda: yard.begun("never"))
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    yard.detent("workers", "stop", "worker-1", "--grace", "4s")
+    assert fleet.wait(60) == 0, yard.log(fleet)
+    assert [event.name for event in job.history()][-2:] == ["hand_back", "due"]
+
+
+@pytest.mark.slow
+def test_a_signal_of_somebody_else_drains_a_worker_and_is_seen(yard: Yard) -> None:
+    job = yard.enqueue("until", "go")
+    yard.start()
+    [pid] = eventually(lambda: yard.begun("go"))
+    os.kill(pid, signal.SIGTERM)
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    eventually(lambda: yard.states(gone=True) == {"worker-1": "Stopped"})
+    [gone] = yard.workers(gone=True)
+    assert gone.instance is not None
+    assert gone.instance.cause == "external_signal"
+    eventually(lambda: yard.pids_of("worker-1") not in ([], [pid]), "the slot is filled again")
+
+
+@pytest.mark.slow
+def test_a_start_can_be_called_off(yard: Yard) -> None:
+    slow = f"""
+import os, pathlib, time
+if "LIFECYCLE_INSTANCE_ID" in os.environ:
+    pathlib.Path({str(yard.marks / "slow.begun")!r}).write_text(str(os.getpid()))
+    time.sleep(3600)
+"""
+    path = yard.folder / "program.py"
+    path.write_text(slow + path.read_text())
+    fleet = yard.begin()
+    eventually(lambda: yard.begun("slow"))
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(60) == 0, yard.log(fleet)
+    assert yard.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("--slots", "0", "bad_option"),
+        ("--workers", "0", "bad_option"),
+        ("--name", "../elsewhere", "bad_option"),
+        ("--queue", "", "name_too_long"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_an_error_in_one_line(
+    yard: Yard, option: str, value: str, code: str
+) -> None:
+    fleet = yard.begin(option, value)
+    assert fleet.wait(60) == 2
+    assert yard.log(fleet).startswith("Error: ")
+    assert yard.log(fleet).endswith(f"[{code}].\n")
+
+
+@pytest.mark.slow
+def test_a_worker_whose_threads_are_stuck_is_relieved(yard: Yard) -> None:
+    wall = yard.enqueue("stubborn", "wall")
+    yard.start("--sync-slots", "1")
+    [pid] = eventually(lambda: yard.begun("wall"))
+    wall.cancel()
+    again = yard.enqueue("stubborn", "more")
+    eventually(lambda: yard.begun("more"), "nobody takes the place of the stuck one")
+    assert yard.begun("more") != [pid]
+    assert wall.status().cause == "abandoned"
+    yard.let_go("more")
+    again.result(timeout=30)
+
+
+@pytest.mark.slow
+def test_what_blocks_the_loop_beyond_its_time_is_not_the_end_of_its_worker(yard: Yard) -> None:
+    wall = yard.enqueue("endless", "wall")
+    yard.start()
+    [pid] = eventually(lambda: yard.begun("wall"))
+    jobs = [yard.enqueue("quick", number) for number in range(20)]
+    assert [job.result(timeout=60) for job in jobs] == list(range(20))
+    assert yard.pids_of("worker-1") != [pid]
+    assert wall.status().cause == "exhausted"
+    assert "lose" not in {event.name for job in jobs for event in job.history()}

@@ -1,0 +1,163 @@
+"""Schemas: kept by type and version or by name, and what they make of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from detent.surfaces.ojs.conforming import STEPS_MAX, faults, unfit
+from tests.surfaces.server import Client, eventually
+
+OBJECT = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "minimum": 1}, "s": {"type": "string", "maxLength": 3}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fits"),
+    [
+        (True, 1, True),
+        (False, 1, False),
+        ({}, None, True),
+        ({"type": "integer"}, 2.0, True),
+        ({"type": "integer"}, True, False),
+        ({"type": ["null", "string"]}, None, True),
+        ({"type": "number"}, "1", False),
+        ({"enum": [1, "a"]}, True, False),
+        ({"const": 1}, 1, True),
+        ({"multipleOf": 2}, 3, False),
+        ({"exclusiveMinimum": 1}, 1, False),
+        ({"exclusiveMaximum": 1}, 0.5, True),
+        ({"minLength": 2}, "a", False),
+        ({"minItems": 1, "maxItems": 2}, [], False),
+        ({"minProperties": 1}, {}, False),
+        ({"items": {"type": "string"}}, ["a", 1], False),
+        ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], True),
+        ({"prefixItems": [{"type": "string"}], "items": False}, ["a", 1], False),
+        (OBJECT, {"n": 1, "s": "abc"}, True),
+        (OBJECT, {"s": "a"}, False),
+        (OBJECT, {"n": 1, "x": 1}, False),
+        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, 3, False),
+        ({"anyOf": [{"type": "string"}, {"minimum": 2}]}, 1, False),
+        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, False),
+        ({"not": {"type": "string"}}, "a", False),
+        ({"$defs": {"a/b": {"type": "string"}}, "$ref": "#/$defs/a~1b"}, 1, False),
+        ({"$ref": "#/$defs/none"}, 1, False),
+        ({"items": {"$ref": "#"}, "type": "array"}, [[[]]], True),
+    ],
+)
+def test_what_fits(schema: Any, value: Any, fits: bool) -> None:
+    assert (next(faults(schema, value), None) is None) is fits
+
+
+def test_what_would_never_end_ends() -> None:
+    endless = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    assert "too much" in "".join(faults(endless, 1)) or next(faults(endless, 1))
+    assert STEPS_MAX > 1_000
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "a*"},
+        {"properties": {"a": {"$ref": "https://x.example/s"}}},
+        {"properties": []},
+        {"anyOf": [{"required": "a"}]},
+        {"minLength": "1"},
+    ],
+)
+def test_what_cannot_be_checked_is_refused(client: Client, schema: Any) -> None:
+    assert unfit(schema) is not None
+    client.put("/admin/schemas/a/1", {"schema": schema}).error(422, "unsupported")
+
+
+def test_versions_of_a_type(client: Client) -> None:
+    path = "/admin/schemas/mail.send"
+    client.get(path).error(404, "not_found")
+    client.put(f"{path}/1", {}).error(400, "invalid_request")
+    client.put(f"{path}/x", {"schema": {}}).error(400, "invalid_request")
+    assert client.put(f"{path}/1", {"schema": {}}).ok(201) == {"type": "mail.send", "version": 1}
+    client.put(f"{path}/10", {"schema": OBJECT}).ok(201)
+    client.put(f"{path}/10", {"schema": OBJECT}).error(409, "conflict")
+    assert client.get(path).ok()["version"] == 10
+    assert client.get(f"{path}/1").ok()["schema"] == {}
+    assert client.get(f"{path}/versions").ok()["versions"] == [1, 10]
+    bad = {"type": "mail.send", "args": [{"n": 0}]}
+    client.post("/jobs", bad).error(400, "schema_validation")
+    client.post("/jobs", {"type": "mail.send", "args": []}).error(400, "schema_validation")
+    client.post("/jobs/batch", {"jobs": [bad]}).error(400, "schema_validation")
+    client.push("mail.send", {"n": 1})
+    client.push("mail.other", {"n": 0})
+    client.delete(f"{path}/10").ok()
+    client.delete(f"{path}/10").error(404, "not_found")
+    client.push("mail.send", {"n": 0})
+
+
+def test_schemas_by_name(client: Client) -> None:
+    uri = "urn:schemas/mail:1"
+    path = f"/schemas/{quote(uri, safe='')}"
+    client.post("/schemas", {"schema": {}}).error(400, "invalid_request")
+    sent = {"uri": uri, "type": "a", "version": "1.0", "schema": {"type": "array", "maxItems": 1}}
+    made = client.post("/schemas", sent).ok(201)["schema"]
+    assert (made["uri"], made["version"]) == (uri, "1.0")
+    client.post("/schemas", sent).error(409, "conflict")
+    assert client.get(path).ok()["schema"] == made
+    assert [one["uri"] for one in client.get("/schemas").ok()["schemas"]] == [uri]
+    body = {"type": "a", "args": [1, 2], "schema": uri}
+    client.post("/jobs", body).error(400, "schema_validation")
+    client.post("/jobs", {**body, "args": [1]}).ok(201)
+    client.post("/jobs", {**body, "schema": "urn:unknown"}).ok(201)
+    assert client.delete(path).ok() == {"deleted": True, "uri": uri}
+    client.get(path).error(404, "not_found")
+    client.delete(path).error(404, "not_found")
+
+
+def test_webhooks(client: Client) -> None:
+    base, sent = "/webhooks/subscriptions", {"url": "https://hooks.example/x", "secret": "s3cret"}
+    client.post(base, sent).error(400, "invalid_request")
+    client.post(base, {**sent, "events": ["job.exploded"]}).error(400, "invalid_request")
+    client.post(base, {**sent, "events": ["*"], "filter": {"queues": ["q"]}}).error(
+        422, "unsupported"
+    )
+    made = client.post(base, {**sent, "events": ["job.completed", "job.*"]}).ok(201)
+    hook = made["subscription"]
+    assert (hook["secret"], hook["active"]) == ("s3cret", True)
+    assert hook["events"] == ["job.completed", "job.*"]
+    path = f"{base}/{hook['id']}"
+    assert "secret" not in client.get(path).ok()["subscription"]
+    assert client.ask("PATCH", path, {"active": False}).ok()["active"] is False
+    assert client.ask("PATCH", path, {"active": True, "events": ["job.discarded"]}).ok()["active"]
+    assert client.post(f"{path}/rotate-secret").ok()["secret"].startswith("whsec_")
+    assert [one["id"] for one in client.get(base).ok()["subscriptions"]] == [hook["id"]]
+    client.push("a", retry={"max_attempts": 1})
+    client.nack(client.fetch()[0])
+    [sent_one] = eventually(lambda: client.get("/webhooks/deliveries").ok()["deliveries"])
+    assert (sent_one["event_type"], sent_one["subscription_id"]) == ("job.discarded", hook["id"])
+    client.post(f"/webhooks/deliveries/{sent_one['id']}/retry").ok()
+    client.post("/webhooks/deliveries/none/retry").error(404, "not_found")
+    assert client.delete(path).ok()["deleted"] is True
+    client.get(path).error(404, "not_found")
+
+
+def test_limits_of_keys(client: Client) -> None:
+    client.get("/rate-limits/k").error(404, "not_found")
+    client.push(
+        "a", rate_limit={"key": "k", "concurrency": 2, "rate": {"limit": 5, "period": "PT1M"}}
+    )
+    client.fetch()
+    found = client.get("/rate-limits/k").ok()
+    assert found["concurrency"] == {"limit": 2, "active": 1, "available": 1}
+    assert found["rate"] == {"limit": 5, "period": "PT1M"}
+    assert client.put("/rate-limits/k", {"throttle": {"limit": 2, "period": "second"}}).ok() == {
+        "key": "k",
+        "throttle": {"limit": 1, "period": "PT0.5S"},
+    }
+    assert [one["key"] for one in client.get("/rate-limits").ok()["items"]] == ["k"]
+    client.put("/rate-limits/k", {}).error(400, "invalid_request")
+    client.delete("/rate-limits/k").ok()
+    client.get("/rate-limits/k").error(404, "not_found")

@@ -1,0 +1,47 @@
+"""The document says what is so: a program that knows nothing else asks all that it allows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.server import Client, running
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+)
+LEFT_OUT = "events|admin/reset|workers/.*/health"
+"""What does not end, what ends everything, and what answers 503 for a worker that drains."""
+
+
+@pytest.mark.slow
+def test_the_document_is_true(tmp_path: Path) -> None:
+    with running(f"sqlite:///{tmp_path}/detent.db") as server:
+        address = f"http://127.0.0.1:{server.port}/ojs/v1/openapi.json"
+        options = ("--max-examples", "3", "--phases", "fuzzing", "--seed", "1")
+        choice = ("--checks", ",".join(CHECKS), "--exclude-path-regex", LEFT_OUT)
+        command = [sys.executable, "-m", "schemathesis.cli", "run", address, *options, *choice]
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_every_route_is_in_it(tmp_path: Path) -> None:
+    with running(f"sqlite:///{tmp_path}/detent.db") as server:
+        client = Client(server.port)
+        told = client.get("/openapi.json").ok()
+        client.close()
+        names = [one["operationId"] for path in told["paths"].values() for one in path.values()]
+        assert len(names) == len(set(names))
+        routes = {route.path for route in server.app.routes} - {"/metrics"}
+        assert routes == set(told["paths"])
+        assert told["paths"]["/ojs/v1/jobs"]["post"]["x-detent-scope"] == "produce"
+        shapes = told["components"]["schemas"]
+        assert {"Error", "Job", "JobRequest"} <= set(shapes)

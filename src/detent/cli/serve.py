@@ -18,6 +18,14 @@ _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
 
 
+_Program = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PROGRAM", help="Take the actions of this app alone: app.py or module:name."
+    ),
+]
+
+
 @expanded
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
@@ -45,12 +53,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
     ] = False,
-    app: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROGRAM", help="Take the actions of this app alone: app.py or module:name."
-        ),
-    ] = None,
+    app: _Program = None,
     test_mode: Annotated[
         bool, typer.Option("--test-mode", help="Add what conformance suites need; never outside.")
     ] = False,

@@ -22,7 +22,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
 PROBE := import sys, venv$(if $(UV),,; import ensurepip); sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help run test cover test-fast check bench docs generate format mutate lock clean
+.PHONY: help run test campaign cover test-fast check bench docs generate format mutate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,13 +31,16 @@ run: $(READY) ## run sample jobs under a supervisor on a throw-away store; Ctrl-
 	@$(BIN)/python -m detent demo
 
 test: $(READY) ## run all tests; ARGS="..." is handed to pytest instead
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 2)
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 2 -m "not campaign")
+
+campaign: $(READY) ## run what takes minutes: fleets that are killed at random, stores that go away
+	@$(BIN)/python -m pytest -q -s -m campaign $(ARGS)
 
 cover: $(READY) ## run all tests and say which lines none of them reached (twice the time)
-	@$(BIN)/python -m pytest -q -n 2 --cov
+	@$(BIN)/python -m pytest -q -n 2 -m "not campaign" --cov
 
 test-fast: $(READY) ## run the tests that take no time
-	@$(BIN)/python -m pytest -q -m "not slow" $(if $(ARGS),$(ARGS),-n 2)
+	@$(BIN)/python -m pytest -q -m "not slow and not campaign" $(if $(ARGS),$(ARGS),-n 2)
 
 check: $(READY) ## format, lint, types, layers, generated files, house rules, documentation
 	$(BIN)/ruff format --check

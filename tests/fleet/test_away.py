@@ -84,6 +84,7 @@ def finish(yard: Yard, handles: Sequence[Handle[Any]]) -> list[list[str]]:
     return told
 
 
+@pytest.mark.campaign
 def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
     handles = begun(far, 8)
@@ -99,6 +100,7 @@ def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far:
     assert fleet.poll() is None
 
 
+@pytest.mark.campaign
 def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, far: Yard) -> None:
     fleet = far.start(*OPTIONS)
     handles = begun(far, 8)
@@ -113,6 +115,7 @@ def test_a_server_that_is_restarted_while_a_worker_stands_still(server: Server, 
     assert fleet.poll() is None
 
 
+@pytest.mark.campaign
 def test_a_file_that_somebody_else_locks_for_longer_than_a_lease(yard: Yard) -> None:
     fleet = yard.start(*OPTIONS)
     handles = begun(yard, 8)

@@ -229,6 +229,7 @@ class Fleet:
     async def _see_off(self, live: Live) -> None:
         """Whoever cannot hear that, because a handler holds its interpreter, is killed for it."""
         if not await done_within(self.supervisor.tree.clock, _LAPSE_S, live.done):
+            _log.warning("worker %s did not stop its jobs, and is killed", live.id)
             live.note("lapsed")
             await self.supervisor.stop_live(live, 0)
 

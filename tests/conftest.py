@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["detent.testing.plugin"]
 # Their assertions speak when they fail, like those of the tests that use them. Said here, because
 # whoever imports them first would otherwise be too early.
-pytest.register_assert_rewrite("tests.contract.world", "tests.contract.twins")
+pytest.register_assert_rewrite(
+    "tests.contract.world", "tests.contract.twins", "tests.runtime.process.yard"
+)
 
 # `make mutate` runs the same test from several runners in one process.
 _CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)

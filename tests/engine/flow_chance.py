@@ -209,7 +209,8 @@ class Chance:
     async def _live(self) -> bool:
         ended = ("completed", "discarded", "cancelled")
         counts = [one for one in await self.world.store.counts() if one.state not in ended]
-        return bool(counts)
+        flows = await self.world.store.flows(self.keys)
+        return bool(counts) or any(one and one.workflow.ended_at is None for one in flows)
 
     async def _steps(self) -> list[tuple[Key, str]]:
         flows = await self.world.store.flows(self.keys)

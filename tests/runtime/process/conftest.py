@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.runtime.process.yard")
-
-from detent.runtime.process.keeper import Keeper  # noqa: E402
+from detent.runtime.process.keeper import Keeper
 
 
 @pytest.fixture(scope="module")

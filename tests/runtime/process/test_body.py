@@ -445,18 +445,6 @@ except MemoryError: print("no memory")
     assert body.tail(9) == [f"500000000 {os.nice(0) + 3}", "no memory"]
 
 
-async def test_a_child_gets_its_signals_as_a_fresh_program_expects_them(keeper: Keeper) -> None:
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        body = await started(keeper, Program(command=("sleep", "1000")))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    # The kernel may still be about to make it the command.
-    await until(lambda: "SigIgn:\t0000000000000000" in _status(body))
-    await until(lambda: "SigBlk:\t0000000000000000" in _status(body))
-    await end(body)
-
-
 async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
     await end(await started(keeper, SLEEP))
     before = (_files(), threading.active_count())
@@ -471,10 +459,6 @@ async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
         assert members(pid) == []
         assert state_of(pid) is None, "reaped"
     await until(lambda: (_files(), threading.active_count()) == before)
-
-
-def _status(body: ProcessBody) -> str:
-    return Path(f"/proc/{_leader(body)}/status").read_text()
 
 
 def _files() -> int:

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from detent.stores.postgres import arrays
 from detent.stores.postgres.address import read
-from detent.stores.postgres.columns import JOB, MOVING
+from detent.stores.postgres.columns import JOB
 from detent.stores.postgres.connection import open_connection
 from detent.stores.postgres.lanes import Lane, numbers_of
 from detent.stores.postgres.marks import NO_MARKS
@@ -89,23 +88,19 @@ class Raw:
         """Complete what was claimed, claim as many again, in one commit."""
         leases = [f"lease-{self._last + one}" for one in range(number)]
         self._last += number
-        held = list(enumerate(zip(self._active, self._held, strict=True)))
+        held = sorted(zip(self._active, self._held, strict=True))
         told: dict[str, Any] = {
-            "moves": [_moved(number, *one) for number, one in held],
-            "events": [
-                _event(number, one, 3, ("complete", "active", "completed", None))
-                for number, (one, _) in held
-            ],
-            **_NOTHING,
+            "reports": [_report(number, *one) for number, one in enumerate(held)],
             **_HELD,
             "leases": leases,
             "rests": [f'{{"lease":"{lease}","holder":"w1","wire":false' for lease in leases],
             "wanted": number,
             "command_id": "command-2",
         }
-        rows = self._send("step", told)
+        rows = self._send("report_and_claim", told)
+        assert rows[-1]["id"] is not None, "the backlog is used up"
         assert len(rows) == number, "the backlog is used up"
-        self._active, self._held = [row["id"] for row in rows], leases
+        self._active, self._held = [row["id"] for row in rows], [row["lease"] for row in rows]
 
 
 def _event(number: int | None, job: str, version: int, how: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -114,10 +109,10 @@ def _event(number: int | None, job: str, version: int, how: tuple[Any, ...]) -> 
     return (number, "", job, version, _NOW, name, source, target, *by, rest)
 
 
-def _moved(number: int, job: str, lease: str) -> tuple[Any, ...]:
-    known = {**_ENDED, "place": number}
-    head = (number, 2, lease, None, True, False, False, False, False, "", job, None)
-    return (*head, *(known.get(name) for name in MOVING))
+def _report(number: int, job: str, lease: str) -> tuple[Any, ...]:
+    event = (_NOW, "complete", "active", "completed", "worker", "w1", "command-1", None)
+    ended = (_NOW, "succeeded", 0, 0, 0, None, None, None)
+    return (number, "", job, 2, lease, *event, *ended, None, False, False)
 
 
 _RECORD: dict[str, Any] = {
@@ -142,16 +137,3 @@ _RECORD: dict[str, Any] = {
     "enqueued_at": _NOW,
     "ready_at": _NOW,
 }
-_ENDED: dict[str, Any] = {
-    **_RECORD,
-    "version": 3,
-    "state": "completed",
-    "attempt": 1,
-    "holder": "w1",
-    "ended_at": _NOW,
-    "claimed_at": _NOW,
-    "started_at": _NOW,
-    "cause": "succeeded",
-    "previous": "active",
-}
-_NOTHING = arrays.no_asides()

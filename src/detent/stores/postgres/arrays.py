@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -10,7 +11,7 @@ from msgspec.structs import astuple
 from detent.lifecycle.event import Event
 from detent.stores.api import Key, Move, New
 from detent.stores.postgres.lanes import Lanes, lane_of
-from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row
+from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
 
 __all__ = [
     "asides_of",
@@ -21,8 +22,12 @@ __all__ = [
     "no_asides",
     "no_events",
     "recorded",
+    "reports_of",
 ]
 
+_ended_row: Final = attrgetter(
+    *("ended_at", "cause", "failures", "losses", "handed_back", "run_at", "returned_by", "delay_us")
+)
 _FAILURE: Final = tuple(
     f"failure_{name}"
     for name in (
@@ -68,6 +73,21 @@ def events_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
         (number, None, None, *event_row(event)) for number, move in moves for event in move.events
     ]
     return {"events": rows}
+
+
+def reports_of(moves: Sequence[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
+    """Moves that are reports, with their numbers, in the order in which their rows are locked."""
+    rows = [_report_row(*one) for one in moves]
+    rows.sort(key=itemgetter(1, 2))
+    return {"reports": rows}
+
+
+def _report_row(number: int, move: Move) -> tuple[Any, ...]:
+    job, event = move.job, astuple(move.events[0])
+    at, name, source, target, actor, actor_id, command_id = event[3:10]
+    how = (at, name, source, target, actor, actor_id, command_id, rest_of(event))
+    brings = (move.wake_at, move.result is not None, move.failure is not None)
+    return (number, job.tenant, job.id, move.version, move.lease, *how, *_ended_row(job), *brings)
 
 
 def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:

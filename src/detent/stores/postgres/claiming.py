@@ -9,6 +9,7 @@ workflows have a say, the statement takes nothing and `granting` asks them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,8 @@ __all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of"
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
+_ANSWERS: Final = 5
+"""How many columns answer the wish as a whole."""
 
 
 class _Holding(msgspec.Struct, frozen=True):
@@ -41,6 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
     is_again: bool
     is_limited: bool
     needs_care: bool
+    has_missed: bool
     lanes: Sequence[int]
     """Where the jobs that it took stood, one by one."""
 
@@ -121,11 +125,12 @@ def _standing(profile: str, want: Want) -> j.Job:
 
 def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     """What the statement answered, from rows whose answers begin at that column."""
-    answer = Answer(*rows[0][start : start + 5])
-    jobs = [row[start + 5 :] for row in rows]
-    return answer, Claimed(
-        tuple(stored_of(row) for row in jobs if row[0] is not None), lost=not answer.claims
-    )
+    number, lane = start + _ANSWERS, start + _ANSWERS + 1
+    taken = [row for row in rows if row[number] is not None]
+    taken.sort(key=itemgetter(number))
+    answer = Answer(*rows[0][start:number], lanes=[row[lane] for row in taken])
+    jobs = tuple(stored_of(row[lane + 1 :]) for row in taken)
+    return answer, Claimed(jobs, lost=not answer.claims)
 
 
 async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...] | None:

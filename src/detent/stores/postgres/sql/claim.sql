@@ -14,23 +14,20 @@ alive AS MATERIALIZED (
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
-    SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
-        SELECT j.id FROM detent.jobs AS j
-        WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
-    ) AS j
+    SELECT FROM detent.jobs AS j
+    WHERE j.holder = $holder AND j.lease = ANY ($leases::text[]) LIMIT 1
 ), open AS MATERIALIZED (
-    SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us,
+    SELECT l.lane, array_position($queues::text[], l.queue) AS turn,
+        ($lease_spans::bigint[])[array_position($profiles::text[], l.profile)] AS lease_us,
         -- Nothing stands before this.
         coalesce(m.rank, -9223372036854775808) AS rank,
         coalesce(m.place, -9223372036854775808) AS place, coalesce(m.id, '') AS id
     FROM detent.lanes AS l
-    JOIN unnest($profiles::text[], $lease_spans::bigint[]) AS p (profile, lease_us)
-        ON p.profile = l.profile
     LEFT JOIN unnest(
         $mark_lanes::int[], $mark_ranks::bigint[], $mark_places::bigint[], $mark_ids::text[]
     ) AS m (lane, rank, place, id) ON m.lane = l.lane
     WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = $delivery
-        AND ($types::text[] IS NULL OR l.type = ANY ($types))
+        AND l.profile = ANY ($profiles) AND ($types::text[] IS NULL OR l.type = ANY ($types))
         AND (SELECT claims AND NOT is_limited AND NOT is_flipping FROM may)
         AND NOT EXISTS (SELECT FROM again)
         {{apart}}
@@ -63,7 +60,7 @@ alive AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT shares.turn, shares.lease_us, best.*
     FROM shares CROSS JOIN LATERAL (
-        SELECT ~j.priority AS rank, j.place, j.id, j.workflow FROM detent.jobs AS j
+        SELECT ~j.priority AS rank, j.place, j.id, j.workflow, j.ctid AS tid FROM detent.jobs AS j
         WHERE j.lane = shares.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
             AND (~j.priority, j.place, j.id) > (shares.rank, shares.place, shares.id)
             AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
@@ -71,7 +68,7 @@ alive AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS best
 ), turns AS MATERIALIZED (
-    SELECT id, lease_us, row_number() OVER (ORDER BY turn, rank, place, id) AS number
+    SELECT tid, lease_us, row_number() OVER (ORDER BY turn, rank, place, id) AS number
     -- What a job does is heard by its workflow, which must be asked first.
     FROM picked WHERE NOT EXISTS (SELECT FROM picked AS one WHERE one.workflow IS NOT NULL)
 ), taken AS (
@@ -98,10 +95,13 @@ alive AS MATERIALIZED (
             CASE WHEN NOT $is_push::boolean THEN j.force_at END,
             greatest($now::bigint, j.last_at) + turns.lease_us
         )
-    -- The server thinks of a part of all jobs when it hears of a limit, but of few ids in an array.
-    FROM turns WHERE j.tenant = $tenant AND j.id = turns.id
-        AND j.id = ANY (ARRAY(SELECT turns.id FROM turns))
-    RETURNING turns.number::int AS number, j.*
+    -- Locked rows stay where they are. One that somebody moved while this statement was on its way
+    -- to it is not found again, and said to be missed.
+    FROM turns WHERE j.ctid = turns.tid
+    -- What other parts ask about comes first: nobody takes a row apart further than he needs.
+    RETURNING turns.number::int AS number, j.tenant, j.id, j.version, j.last_at, j.state, j.lane,
+        j.lease_us, {{claimed_more}}, j.wake_at, j.has_result, j.has_failures, j.has_note,
+        j.has_checkpoint
 ), leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
     SELECT lease, $now::bigint + lease_us, tenant, id FROM taken WHERE wire
@@ -154,19 +154,16 @@ LEFT JOIN LATERAL (
     (SELECT is_limited FROM may) AS is_limited,
     (SELECT is_limited OR is_flipping FROM may)
         OR EXISTS (SELECT FROM picked WHERE workflow IS NOT NULL) AS needs_care,
-    ARRAY(SELECT lane FROM taken ORDER BY number) AS taken_lanes
+    (SELECT count(*) FROM turns) > (SELECT count(*) FROM taken) AS has_missed
 
 -- name: claim
 WITH {{claiming}},
 happened AS ({{claim_events}}),
 changed AS ({{claim_counts}}),
 {{recorded}}
-SELECT one.*, {{claimed}}
-FROM (
-    SELECT 1 AS number, {{answers}}
-) AS one FULL JOIN taken USING (number)
+SELECT {{answers}}, taken.number, taken.lane, {{claimed}}
+FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}
-ORDER BY coalesce(one.number, taken.number)
 
 -- name: claimed_before
 SELECT s.* FROM unnest($leases::text[]) WITH ORDINALITY AS told (lease, number)

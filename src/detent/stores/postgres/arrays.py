@@ -17,6 +17,7 @@ __all__ = [
     "asides_of",
     "columns",
     "events_of",
+    "fresh_of",
     "moves_of",
     "news_of",
     "no_asides",
@@ -25,6 +26,11 @@ __all__ = [
     "reports_of",
 ]
 
+_enqueued_row: Final = attrgetter(
+    *("tenant", "id", "state", "profile", "queue", "priority", "delivery", "allowed"),
+    *("losses_allowed", "created_at", "place", "held", "run_at", "expires_at", "available_us"),
+    *("pending_us", "active_us", "rerun_of"),
+)
 _ended_row: Final = attrgetter(
     *("ended_at", "cause", "failures", "losses", "handed_back", "run_at", "returned_by", "delay_us")
 )
@@ -101,13 +107,27 @@ def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     return {**columns(("result_numbers", "results"), results), **columns(_FAILURE, failures)}
 
 
+def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
+    """New jobs that are fresh, each with the number of its lane and its event."""
+    return {"fresh": [_fresh_row(new, lanes) for new in news], **_tags_of(news)}
+
+
+def _fresh_row(new: New, lanes: Lanes) -> tuple[Any, ...]:
+    job, body, event = new.job, new.body, astuple(new.events[0])
+    mine = (*_enqueued_row(job), new.wake_at, lanes[lane_of(job, body)])
+    return (*mine, *body_row(body), *event[7:10], rest_of(event))
+
+
 def news_of(
     news: Sequence[New], lanes: Lanes, shut: Collection[Key] = ()
 ) -> dict[str, Sequence[Any]]:
     """New jobs, each with the number of its lane."""
+    return {"news": [_new_row(new, lanes, shut) for new in news], **_tags_of(news)}
+
+
+def _tags_of(news: Sequence[New]) -> dict[str, Sequence[Any]]:
     tags = [(new.job.tenant, tag, new.job.id) for new in news for tag in new.body.tags]
-    told = columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
-    return {"news": [_new_row(new, lanes, shut) for new in news], **told}
+    return columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
 
 
 def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:

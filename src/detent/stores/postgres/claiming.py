@@ -128,7 +128,9 @@ def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     number, lane = start + _ANSWERS, start + _ANSWERS + 1
     taken = [row for row in rows if row[number] is not None]
     taken.sort(key=itemgetter(number))
-    answer = Answer(*rows[0][start:number], lanes=[row[lane] for row in taken])
+    claims, is_again, is_limited, needs_care, has_missed = rows[0][start:number]
+    lanes = [row[lane] for row in taken]
+    answer = Answer(claims, is_again, is_limited, needs_care, has_missed, lanes)
     jobs = tuple(stored_of(row[lane + 1 :]) for row in taken)
     return answer, Claimed(jobs, lost=not answer.claims)
 

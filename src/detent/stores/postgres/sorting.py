@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import JOB, Job
 from detent.lifecycle.job.table import IN_HANDS
-from detent.stores.api import Key, Move, Unit, key_of, name_of
+from detent.stores.api import Key, Move, New, Unit, key_of, name_of
 from detent.stores.postgres.lanes import Lane, lane_of
 
 __all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
@@ -21,7 +23,8 @@ class Batch(msgspec.Struct, frozen=True):
     `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id
     can speak against; either stands for all units, or neither. `fusable` moves leave what a claim
     takes alone, so both may be one statement. `reports` are moves that only take a job out of its
-    holder's hands. A `keyed` batch may have to wait for somebody's transaction.
+    holder's hands, and `fresh` jobs were enqueued and nothing else. A `keyed` batch may have to
+    wait for somebody's transaction.
     """
 
     units: tuple[Unit, ...]
@@ -30,6 +33,7 @@ class Batch(msgspec.Struct, frozen=True):
     news: bool = False
     fusable: bool = False
     reports: bool = False
+    fresh: bool = False
     keyed: bool = False
 
 
@@ -44,11 +48,13 @@ def sort(units: Sequence[Unit]) -> Batch:
         return Batch(units, lanes, keyed=keyed)
     moves = all(_is_plain_move(unit) for unit in units)
     reports = moves and all(_is_report(unit.moves[0]) for unit in units)
+    plain = not moves and all(_is_plain_news(unit) for unit in units)
     return Batch(
         units,
         lanes,
         moves=moves,
-        news=all(_is_plain_news(unit) for unit in units),
+        news=plain,
+        fresh=plain and all(_is_fresh(new) for new in news),
         fusable=reports or (moves and all(_leaves_claims_alone(unit.moves[0]) for unit in units)),
         reports=reports,
     )
@@ -86,6 +92,27 @@ def _is_plain_news(unit: Unit) -> bool:
     if unit.moves or _is_more(unit):
         return False
     return all(new.job.workflow is None and new.job.step is None for new in unit.new)
+
+
+_untouched: Final = attrgetter(
+    *("version", "previous", "attempt", "failures", "losses", "handed_back", "lease", "holder"),
+    *("wire", "lease_us", "activated_at", "claimed_at", "started_at", "received_at", "start_us"),
+    *("ended_at", "erased_at", "cancel_at", "force_at", "cause", "returned_by", "delay_us"),
+)
+_UNTOUCHED: Final = (1, None, 0, 0, 0, 0, None, None, False, *(None,) * 13)
+
+
+def _is_fresh(new: New) -> bool:
+    """Whether it came by one event and the record says no more than that."""
+    job, event = new.job, new.events[0]
+    if len(new.events) > 1 or event.name != "enqueue" or event.source is not None:
+        return False
+    at = event.at
+    ready_at = at if job.state == "available" else None
+    told = (job.created_at, job.state_at, job.last_at, job.enqueued_at, job.ready_at, event.target)
+    if told != (at, at, at, ready_at, ready_at, job.state):
+        return False
+    return _untouched(job) == _UNTOUCHED
 
 
 def _is_rich(move: Move) -> bool:

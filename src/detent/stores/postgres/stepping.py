@@ -197,6 +197,10 @@ class Step:
 
     async def _send_news(self, connection: Connection) -> None:
         news = [new for unit in self._batch.units for new in unit.new]
+        if self._batch.fresh:
+            told = arrays.fresh_of(news, self._lanes)
+            await connection.fetch("enqueue_tagged" if told["tag_ids"] else "enqueue", **told)
+            return
         told = arrays.news_of(news, self._lanes)
         events = arrays.recorded(event for new in news for event in new.events)
         await connection.fetch("push", **told, **events, now=self._now)

@@ -18,6 +18,7 @@ __all__ = [
     "columns",
     "events_of",
     "fresh_of",
+    "lone_of",
     "moves_of",
     "news_of",
     "no_asides",
@@ -26,11 +27,18 @@ __all__ = [
     "reports_of",
 ]
 
-_enqueued_row: Final = attrgetter(
+_ENQUEUED: Final = (
     *("tenant", "id", "state", "profile", "queue", "priority", "delivery", "allowed"),
     *("losses_allowed", "created_at", "place", "held", "run_at", "expires_at", "available_us"),
     *("pending_us", "active_us", "rerun_of"),
 )
+_enqueued_row: Final = attrgetter(*_ENQUEUED)
+_FRESH: Final = (
+    *("at" if name == "created_at" else name for name in _ENQUEUED),
+    *("wake_at", "lane", "type", "payload", "meta", "tags", "retry", "schema", "key"),
+    *("actor", "actor_id", "command_id", "rest"),
+)
+"""What is told about a fresh job."""
 _ended_row: Final = attrgetter(
     *("ended_at", "cause", "failures", "losses", "handed_back", "run_at", "returned_by", "delay_us")
 )
@@ -97,19 +105,29 @@ def _report_row(number: int, move: Move) -> tuple[Any, ...]:
 
 
 def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
-    """Results and errors, beside the numbers of the moves."""
-    results, failures = [], []
+    """Results, errors and log lines, beside the numbers of the moves."""
+    results, failures, lines = [], [], []
     for number, move in moves:
+        lines += [(number, line.at, line.level, line.text) for line in move.lines]
         if move.result is not None:
             results.append((number, move.result))
         if move.failure is not None:
             failures.append((number, *astuple(move.failure)))
-    return {**columns(("result_numbers", "results"), results), **columns(_FAILURE, failures)}
+    return {
+        **columns(("result_numbers", "results"), results),
+        **columns(_FAILURE, failures),
+        **columns(("line_numbers", "line_ats", "line_levels", "line_texts"), lines),
+    }
 
 
 def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
     """New jobs that are fresh, each with the number of its lane and its event."""
     return {"fresh": [_fresh_row(new, lanes) for new in news], **_tags_of(news)}
+
+
+def lone_of(new: New, lanes: Lanes) -> dict[str, Any]:
+    """One new job that is fresh, value by value."""
+    return dict(zip(_FRESH, _fresh_row(new, lanes), strict=True))
 
 
 def _fresh_row(new: New, lanes: Lanes) -> tuple[Any, ...]:
@@ -149,5 +167,5 @@ def no_events() -> dict[str, Sequence[Any]]:
 
 
 def no_asides() -> dict[str, Sequence[Any]]:
-    """For statements whose results and errors are written apart."""
+    """For statements whose results, errors and lines are written apart."""
     return asides_of(())

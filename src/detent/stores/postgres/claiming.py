@@ -9,13 +9,16 @@ workflows have a say, the statement takes nothing and `granting` asks them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 
 from detent.lifecycle import job as j
+from detent.lifecycle.event import By
 from detent.lifecycle.job import Lease
+from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
 from detent.stores.api import Claimed, Stored, Want
 from detent.stores.postgres.connection import Connection
@@ -51,7 +54,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """The wish as the parameters of a claim that looks behind these marks."""
-    spans = spans_of(want, now)
+    spans = spans_of(want)
     state, event = (
         (j.JobState.PENDING, j.JobEvent.DISPATCH)
         if want.push
@@ -89,21 +92,21 @@ def command_of(want: Want, lease: str) -> j.Claim | j.Dispatch:
     return command(lease, want.holder, want.wire, want.lease_us)
 
 
-def spans_of(want: Want, now: int) -> dict[str, int | None]:
+def spans_of(want: Want) -> dict[str, int | None]:
     """The profiles that may be claimed, and how long a lease on a job of each is."""
     wanted = PROFILES if want.profiles is None else [p for p in want.profiles if p in PROFILES]
-    spans: dict[str, int | None] = {}
-    for profile in wanted if want.leases else ():
-        ctx = j.Context(want.by, want.command_id, lease=_ALIVE)
-        answer = j.decide(_standing(profile, want), command_of(want, want.leases[0]), now, ctx)
-        if isinstance(answer, j.Accepted):
-            spans[profile] = answer.job.lease_us
-    return spans
+    how = (want.push, want.wire, want.lease_us, want.by.kind)
+    answers = {profile: _decided(profile, *how) for profile in wanted}
+    return {profile: job.lease_us for profile, job in answers.items() if job is not None}
 
 
-def _standing(profile: str, want: Want) -> j.Job:
-    """A job that stands for all of its profile which a claim can find."""
-    return j.Job(
+@lru_cache(maxsize=256)
+def _decided(
+    profile: str, push: bool, wire: bool, lease_us: int | None, actor: Actor
+) -> j.Job | None:
+    """A job that stands for all of its profile which a claim can find, after such a claim."""
+    delivery = Delivery.PUSH if push else Delivery.PULL
+    standing = j.Job(
         tenant="",
         id="any",
         version=1,
@@ -111,7 +114,7 @@ def _standing(profile: str, want: Want) -> j.Job:
         profile=profile,
         queue="any",
         priority=0,
-        delivery=Delivery.PUSH if want.push else Delivery.PULL,
+        delivery=delivery,
         allowed=1,
         losses_allowed=1,
         created_at=0,
@@ -121,6 +124,10 @@ def _standing(profile: str, want: Want) -> j.Job:
         enqueued_at=0,
         ready_at=0,
     )
+    command = j.Dispatch if push else j.Claim
+    ctx = j.Context(By(actor, "any"), "any", lease=_ALIVE)
+    answer = j.decide(standing, command("any", "any", wire, lease_us), 0, ctx)
+    return answer.job if isinstance(answer, j.Accepted) else None
 
 
 def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:

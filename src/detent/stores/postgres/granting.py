@@ -154,7 +154,7 @@ class _Grant:
             tenant=want.tenant,
             queues=list(want.queues),
             delivery="push" if want.push else "pull",
-            profiles=list(spans_of(want, self._now)),
+            profiles=list(spans_of(want)),
             types=None if want.types is None else list(want.types),
         )
         for number, *names, queue_opened, type_opened in rows:

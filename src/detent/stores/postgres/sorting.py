@@ -120,7 +120,7 @@ def _is_rich(move: Move) -> bool:
     job = move.job
     if job.erased_at is not None or job.workflow is not None:
         return True
-    return bool(move.lines) or move.checkpoint is not None or move.meta is not None
+    return move.checkpoint is not None or move.meta is not None
 
 
 def _leaves_claims_alone(move: Move) -> bool:

@@ -197,6 +197,9 @@ class Step:
 
     async def _send_news(self, connection: Connection) -> None:
         news = [new for unit in self._batch.units for new in unit.new]
+        if self._batch.fresh and len(news) == 1 and not news[0].body.tags:
+            await connection.fetch("enqueue_one", **arrays.lone_of(news[0], self._lanes))
+            return
         if self._batch.fresh:
             told = arrays.fresh_of(news, self._lanes)
             await connection.fetch("enqueue_tagged" if told["tag_ids"] else "enqueue", **told)
@@ -233,7 +236,7 @@ class Step:
         moves = [(number, unit.moves[0]) for number, unit in enumerate(self._batch.units)]
         asides = arrays.asides_of(moves)
         if self._batch.reports:
-            is_rich = bool(asides["results"] or asides["failure_numbers"])
+            is_rich = any(asides[name] for name in ("results", "failure_numbers", "line_numbers"))
             told = arrays.reports_of(moves)
             return ("report_richly", told | asides) if is_rich else ("report", told)
         told = {**arrays.moves_of(moves, {}, ()), **arrays.events_of(moves)}

@@ -59,6 +59,22 @@ resulted AS (
         $failure_details::text[], $failure_backtraces::text[]
     ) AS f (number, attempt, at, code, message, type, details, backtrace)
     JOIN held ON held.number = f.number
+), lines AS (
+    SELECT held.tenant, held.id, l.at, l.level, l.text, l.turn,
+        row_number() OVER (PARTITION BY l.number ORDER BY l.turn) AS place
+    FROM unnest($line_numbers::int[], $line_ats::bigint[], $line_levels::text[], $line_texts::text[])
+        WITH ORDINALITY AS l (number, at, level, text, turn)
+    JOIN held ON held.number = l.number
+), said AS (
+    INSERT INTO detent.cursors AS c (tenant, id, last)
+    SELECT tenant, id, count(*) FROM lines GROUP BY tenant, id ORDER BY tenant, id
+    ON CONFLICT (tenant, id) DO UPDATE SET last = c.last + excluded.last
+    RETURNING tenant, id, last
+), logged AS (
+    INSERT INTO detent.logs (tenant, id, cursor, at, level, text)
+    SELECT l.tenant, l.id,
+        said.last - count(*) OVER (PARTITION BY l.tenant, l.id) + l.place, l.at, l.level, l.text
+    FROM lines AS l JOIN said ON said.tenant = l.tenant AND said.id = l.id ORDER BY l.turn
 )
 
 -- part: move_events

@@ -150,11 +150,11 @@ class Step:
                 await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
             if want is not None and is_grantable(want):
                 await granting.lock(connection, want)
-            outcomes = await self._judged(connection, self._batch.units)
+            written = await self._judged(connection, self._batch.units)
             claimed = Claimed()
             if want is not None and is_grantable(want):
-                claimed = await granting.grant(connection, want, self._now)
-        return Stepped(tuple(outcomes), claimed)
+                claimed = await granting.grant(connection, want, self._now, written.locked)
+        return Stepped(tuple(written.outcomes), claimed)
 
     async def _one_by_one(self, connection: Connection) -> Stepped:
         """Somebody's open transaction is in the way of a unit: the others go on without it."""
@@ -165,7 +165,7 @@ class Step:
                 async with connection.transaction():
                     if self._batch.keyed:
                         await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
-                    outcomes += await self._judged(connection, [unit])
+                    outcomes += (await self._judged(connection, [unit])).outcomes
             except LockNotAvailableError:
                 blocked.append(unit.command_id)
         if blocked:
@@ -178,10 +178,10 @@ class Step:
             claimed = Claimed()
         return Stepped(tuple(outcomes), claimed)
 
-    async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
-        outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)
-        self.has_opened |= has_opened
-        return outcomes
+    async def _judged(self, connection: Connection, units: Sequence[Unit]) -> writing.Written:
+        written = await writing.commit(connection, self._lanes, units, self._now)
+        self.has_opened |= written.has_opened
+        return written
 
     # --- at once ------------------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class Step:
             return (api.Committed(),) * len(units)
         missed = [unit for number, unit in enumerate(units) if number not in held]
         async with connection.transaction():
-            judged = iter(await self._judged(connection, missed))
+            judged = iter((await self._judged(connection, missed)).outcomes)
         return tuple(api.Committed() if n in held else next(judged) for n in range(len(units)))
 
 

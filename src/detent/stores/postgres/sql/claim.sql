@@ -177,6 +177,18 @@ ORDER BY told.number
 -- name: claim_lock
 SELECT pg_advisory_xact_lock($key::bigint)
 
+-- name: standing
+WITH alive AS MATERIALIZED (
+    SELECT alive_until, lost FROM detent.workers WHERE id = $holder FOR SHARE
+)
+SELECT (SELECT alive_until FROM alive) AS alive_until, (SELECT lost FROM alive) AS lost,
+    EXISTS (
+        SELECT FROM detent.jobs AS j
+        WHERE j.holder = $holder AND j.lease = ANY ($leases::text[])
+    ) AS is_again,
+    EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping,
+    EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited
+
 -- name: lanes_open
 SELECT l.lane, l.tenant, l.queue, l.type, l.profile, l.delivery, l.key,
     q.opened_at AS queue_opened_at, t.opened_at AS type_opened_at

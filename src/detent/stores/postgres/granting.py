@@ -218,7 +218,7 @@ class _Grant:
                 chosen.append((walk.id, walk.number))
                 self._quotas.spend(lane)
                 self._turns.serve(lane)
-                if following := await self._first(walk.number):
+                if len(chosen) < missing and (following := await self._first(walk.number)):
                     heappush(walks, following)
         return chosen
 

@@ -143,6 +143,13 @@ class Step:
 
     async def _carefully(self, connection: Connection) -> Stepped:
         """Every unit is judged before it is written, all in one transaction."""
+        try:
+            return await self._asked_first(connection, is_bold=True)
+        except UNFIT:
+            # Somebody was faster, or the database knows better: whom it hurts is found out.
+            return await self._asked_first(connection, is_bold=False)
+
+    async def _asked_first(self, connection: Connection, *, is_bold: bool) -> Stepped:
         want = self._want
         async with connection.transaction():
             if self._batch.keyed:
@@ -150,7 +157,7 @@ class Step:
                 await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
             if want is not None and is_grantable(want):
                 await granting.lock(connection, want)
-            written = await self._judged(connection, self._batch.units)
+            written = await self._judged(connection, self._batch.units, is_bold=is_bold)
             claimed = Claimed()
             if want is not None and is_grantable(want):
                 claimed = await granting.grant(connection, want, self._now, written.locked)
@@ -178,8 +185,10 @@ class Step:
             claimed = Claimed()
         return Stepped(tuple(outcomes), claimed)
 
-    async def _judged(self, connection: Connection, units: Sequence[Unit]) -> writing.Written:
-        written = await writing.commit(connection, self._lanes, units, self._now)
+    async def _judged(
+        self, connection: Connection, units: Sequence[Unit], *, is_bold: bool = False
+    ) -> writing.Written:
+        written = await writing.commit(connection, self._lanes, units, self._now, is_bold=is_bold)
         self.has_opened |= written.has_opened
         return written
 

@@ -35,8 +35,13 @@ class Written(msgspec.Struct, frozen=True):
     """The workflows that are locked now, and how they stand."""
 
 
-async def commit(connection: Connection, lanes: Lanes, units: Sequence[Unit], now: int) -> Written:
-    """Judge these units under locks and write those that nothing speaks against."""
+async def commit(
+    connection: Connection, lanes: Lanes, units: Sequence[Unit], now: int, *, is_bold: bool = False
+) -> Written:
+    """Judge these units under locks and write those that nothing speaks against.
+
+    A bold one fails as a whole when the database refuses a row; that is rare and saves questions.
+    """
     outcomes: list[Outcome] = []
     locked: dict[Key, Flow] = {}
     has_opened = False
@@ -46,7 +51,8 @@ async def commit(connection: Connection, lanes: Lanes, units: Sequence[Unit], no
         judge = Judge(connection, now)
         refused = await judge.outcomes(wave)
         accepted = [unit for unit, why in zip(wave, refused, strict=True) if why is None]
-        written = iter(await _Writing(connection, lanes, judge, now).write(accepted))
+        writing = _Writing(connection, lanes, judge, now)
+        written = iter(await (writing.write_boldly if is_bold else writing.write)(accepted))
         outcomes += [next(written) if why is None else why for why in refused]
         locked |= judge.flows.known
         has_opened |= judge.flows.has_opened
@@ -148,6 +154,12 @@ class _Writing:
         self._judge = judge
         self._now = now
 
+    async def write_boldly(self, units: Sequence[Unit]) -> list[Outcome]:
+        """All together, or an error."""
+        if units:
+            await self._write([_Change(unit, self._judge, self._now) for unit in units])
+        return [api.Committed()] * len(units)
+
     async def write(self, units: Sequence[Unit]) -> list[Outcome]:
         """All together; when the database refuses a row, each by itself."""
         if not units:
@@ -155,7 +167,7 @@ class _Writing:
         before = self._judge.flows.copied()
         try:
             async with self._connection.savepoint():
-                await self._write([_Change(unit, self._judge, self._now) for unit in units])
+                return await self.write_boldly(units)
         except UNFIT as why:
             # A unit names its leases itself; only a claim finds what it had taken before.
             if is_clash(why) and not is_held_twice(why):
@@ -164,7 +176,6 @@ class _Writing:
             if len(units) == 1:
                 return [api.Rejected(str(why))]
             return [outcome for unit in units for outcome in await self.write([unit])]
-        return [api.Committed()] * len(units)
 
     async def _write(self, changes: Sequence[_Change]) -> None:
         moves = [move for change in changes for move in change.moves.values()]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from detent.stores.postgres.address import read
-from detent.stores.postgres.columns import JOB
+from detent.stores.postgres.arrays import FRESH
 from detent.stores.postgres.connection import open_connection
 from detent.stores.postgres.lanes import Lane, numbers_of
 from detent.stores.postgres.marks import NO_MARKS
@@ -67,22 +67,15 @@ class Raw:
     def push(self, number: int) -> None:
         """New jobs with body and event, in one commit."""
         first, self._last = self._last + 1, self._last + number
-        ids = [f"{one:032}" for one in range(first, self._last + 1)]
-        events = [_event(None, one, 1, ("enqueue", None, "available", _MADE)) for one in ids]
-        told: dict[str, Any] = {
-            "news": [self._new(one, place) for place, one in enumerate(ids, first)],
-            "events": events,
-            "tag_tenants": [],
-            "tag_texts": [],
-            "tag_ids": [],
-            "now": _NOW,
-        }
-        self._send("push", told)
+        rows = [self._new(f"{place:032}", place) for place in range(first, self._last + 1)]
+        told: dict[str, Any] = (
+            {"fresh": rows} if number > 1 else dict(zip(FRESH, *rows, strict=True))
+        )
+        self._send("enqueue" if number > 1 else "enqueue_one", told)
 
     def _new(self, job: str, place: int) -> tuple[Any, ...]:
-        known = {**_RECORD, "id": job, "place": place}
-        body = ("mail.send", "[]", "{}", None, None, None, None)
-        return (*(known.get(name) for name in JOB), None, self.lane, None, False, *body)
+        known = {**_FRESH, "id": job, "place": place, "lane": self.lane}
+        return tuple(known.get(name) for name in FRESH)
 
     def step(self, number: int) -> None:
         """Complete what was claimed, claim as many again, in one commit."""
@@ -103,21 +96,14 @@ class Raw:
         self._active, self._held = [row["id"] for row in rows], [row["lease"] for row in rows]
 
 
-def _event(number: int | None, job: str, version: int, how: tuple[Any, ...]) -> tuple[Any, ...]:
-    name, source, target, rest = how
-    by = ("worker", "w1", "command-1", "job")
-    return (number, "", job, version, _NOW, name, source, target, *by, rest)
-
-
 def _report(number: int, job: str, lease: str) -> tuple[Any, ...]:
     event = (_NOW, "complete", "active", "completed", "worker", "w1", "command-1", None)
     ended = (_NOW, "succeeded", 0, 0, 0, None, None, None)
     return (number, "", job, 2, lease, *event, *ended, None, False, False)
 
 
-_RECORD: dict[str, Any] = {
+_FRESH: dict[str, Any] = {
     "tenant": "",
-    "version": 1,
     "state": "available",
     "profile": "python",
     "queue": "default",
@@ -125,15 +111,13 @@ _RECORD: dict[str, Any] = {
     "delivery": "pull",
     "allowed": 3,
     "losses_allowed": 3,
-    "created_at": _NOW,
-    "state_at": _NOW,
-    "last_at": _NOW,
+    "at": _NOW,
     "held": False,
-    "attempt": 0,
-    "failures": 0,
-    "losses": 0,
-    "handed_back": 0,
-    "wire": False,
-    "enqueued_at": _NOW,
-    "ready_at": _NOW,
+    "type": "mail.send",
+    "payload": "[]",
+    "meta": "{}",
+    "actor": "user",
+    "actor_id": "bench",
+    "command_id": "command-1",
+    "rest": _MADE,
 }

@@ -14,6 +14,7 @@ from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
 
 __all__ = [
+    "FRESH",
     "asides_of",
     "columns",
     "events_of",
@@ -33,7 +34,7 @@ _ENQUEUED: Final = (
     *("pending_us", "active_us", "rerun_of"),
 )
 _enqueued_row: Final = attrgetter(*_ENQUEUED)
-_FRESH: Final = (
+FRESH: Final = (
     *("at" if name == "created_at" else name for name in _ENQUEUED),
     *("wake_at", "lane", "type", "payload", "meta", "tags", "retry", "schema", "key"),
     *("actor", "actor_id", "command_id", "rest"),
@@ -127,7 +128,7 @@ def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
 
 def lone_of(new: New, lanes: Lanes) -> dict[str, Any]:
     """One new job that is fresh, value by value."""
-    return dict(zip(_FRESH, _fresh_row(new, lanes), strict=True))
+    return dict(zip(FRESH, _fresh_row(new, lanes), strict=True))
 
 
 def _fresh_row(new: New, lanes: Lanes) -> tuple[Any, ...]:

@@ -14,22 +14,25 @@ from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Lease
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
-from detent.stores.api import Claimed, Stored, Want
+from detent.stores.api import Claimed, Stored, Want, key_of
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.reading import get
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of"]
+__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of", "with_asides"]
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
 _ANSWERS: Final = 5
 """How many columns answer the wish as a whole."""
+_ASIDES: Final = ("result", "failures", "note", "checkpoint")
 
 
 class _Holding(msgspec.Struct, frozen=True):
@@ -50,6 +53,8 @@ class Answer(msgspec.Struct, frozen=True):
     has_missed: bool
     lanes: Sequence[int]
     """Where the jobs that it took stood, one by one."""
+    rich: Sequence[int]
+    """Which of them have something beside them that was not read."""
 
 
 def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -132,14 +137,24 @@ def _decided(
 
 def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     """What the statement answered, from rows whose answers begin at that column."""
-    number, lane = start + _ANSWERS, start + _ANSWERS + 1
+    number, lane, asides, job = range(start + _ANSWERS, start + _ANSWERS + 4)
     taken = [row for row in rows if row[number] is not None]
     taken.sort(key=itemgetter(number))
     claims, is_again, is_limited, needs_care, has_missed = rows[0][start:number]
-    lanes = [row[lane] for row in taken]
-    answer = Answer(claims, is_again, is_limited, needs_care, has_missed, lanes)
-    jobs = tuple(stored_of(row[lane + 1 :]) for row in taken)
-    return answer, Claimed(jobs, lost=not answer.claims)
+    lanes, rich = [row[lane] for row in taken], [at for at, row in enumerate(taken) if row[asides]]
+    answer = Answer(claims, is_again, is_limited, needs_care, has_missed, lanes, rich)
+    return answer, Claimed(tuple(stored_of(row[job:]) for row in taken), lost=not claims)
+
+
+async def with_asides(connection: Connection, claimed: Claimed, rich: Sequence[int]) -> Claimed:
+    """The same jobs, these with what is kept beside them."""
+    jobs = list(claimed.jobs)
+    found = await get(connection, [key_of(jobs[at].job) for at in rich])
+    for at, one in zip(rich, found, strict=True):
+        if one is not None:
+            beside = {name: getattr(one, name) for name in _ASIDES}
+            jobs[at] = replace(jobs[at], **beside)
+    return replace(claimed, jobs=tuple(jobs))
 
 
 async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...] | None:

@@ -130,6 +130,8 @@ class Step:
         if answer.claims and answer.is_again:
             return Claimed(await claiming.claimed_before(connection, want) or ())
         self.is_short = answer.has_missed or bool(self._marks["mark_lanes"])
+        if answer.rich:
+            return await claiming.with_asides(connection, claimed, answer.rich)
         return claimed
 
     async def _with_care(self, connection: Connection, want: Want, is_inside: bool) -> Claimed:

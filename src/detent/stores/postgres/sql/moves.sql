@@ -119,6 +119,6 @@ WITH {{moves AND j.state <> 'available'}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded ORDER BY part, turn}}
-SELECT {{held_unless_all $moves::detent.told_move[]}}, {{answers}}, taken.number, taken.lane, {{claimed}}
+SELECT {{held_unless_all $moves::detent.told_move[]}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}

@@ -59,8 +59,7 @@ SELECT number FROM held
 happened AS ({{report_events}} UNION ALL {{claim_events}}),
 changed AS ({{report_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
-SELECT {{held_unless_all $reports::detent.told_report[]}}, {{answers}},
-    taken.number, taken.lane, {{claimed}}
+SELECT {{held_unless_all $reports::detent.told_report[]}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}
 

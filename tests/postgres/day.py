@@ -109,6 +109,7 @@ async def _elsewhere(world: World, url: str, day: str) -> None:
 
 
 async def _clock(world: World, day: str) -> None:
+    await world.claim(1, holder=f"lost-{day}")
     world.clock.move(10 * SECOND)
     await world.lose(f"lost-{day}")
     for due in await world.due(10):

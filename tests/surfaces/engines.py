@@ -112,6 +112,9 @@ class Client:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
         await self.leave()
 
     async def leave(self) -> None:
@@ -162,7 +165,13 @@ class Engine(Client):
         super().__init__(port, more.pop("key", None))
         self.id: str = more.pop("id", None) or fresh("engine")
         self.boot: str = more.pop("boot", None) or fresh("boot")
-        self._told = {"jobTypes": list(types), "capacity": capacity, **more}
+        self.told: dict[str, Any] = {
+            "engineId": self.id,
+            "bootId": self.boot,
+            "jobTypes": list(types),
+            "capacity": capacity,
+            **more,
+        }
 
     async def __aenter__(self) -> Engine:
         await self.connect()
@@ -170,8 +179,11 @@ class Engine(Client):
         return self
 
     async def register(self, **more: Any) -> dict[str, Any]:
-        told = {"engineId": self.id, "bootId": self.boot, **self._told, **more}
-        return await self.ok("register", told)
+        return await self.ok("register", {**self.told, **more})
+
+    async def is_let_in(self) -> bool:
+        """Whether it is registered, once it is asked again."""
+        return bool((await self.call("register", self.told))["ok"])
 
     async def job(self, name: str | None = None, attempt: int = 1) -> dict[str, Any]:
         """A job that was pushed: the first, or this one."""

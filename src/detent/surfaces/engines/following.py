@@ -12,7 +12,7 @@ from detent.lifecycle.job.table import IN_HANDS, JobEvent
 from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Fed
 from detent.surfaces.engines.desk import ENGINE, Desk
-from detent.surfaces.engines.links import Held, Link, Links
+from detent.surfaces.engines.links import Held, Link, Links, cancel_of
 from detent.surfaces.engines.telling import Telling
 
 __all__ = ["Following"]
@@ -65,15 +65,9 @@ class Following:
             return
         if is_over:
             self._links.drop(link, event.record)
-        await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", cancel_of(held, event))
+        told = cancel_of(held, event.code or CANCELLED_CODE, event.reason)
+        await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", told)
 
 
 def _is_asked(event: Event) -> bool:
     return event.name == JobEvent.CANCEL_REQUESTED
-
-
-def cancel_of(held: Held, event: Event) -> dict[str, str]:
-    """Why the engine is to stop: a code, and what was said about it."""
-    code = event.code or CANCELLED_CODE
-    reason = f"{code}: {event.reason}" if event.reason else code
-    return {"jobId": event.record, "lease": held.lease, "reason": reason}

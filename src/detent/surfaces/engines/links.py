@@ -15,7 +15,7 @@ from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
 
-__all__ = ["Caller", "Held", "Link", "Links"]
+__all__ = ["Caller", "Held", "Link", "Links", "cancel_of"]
 
 _NOTHING: Final = "{}"
 
@@ -153,3 +153,9 @@ class Links:
     def holding(self, key: Key) -> Sequence[Link]:
         """Who has the job, as far as is known here."""
         return tuple(self._holding.get(key, ()))
+
+
+def cancel_of(held: Held, code: str, why: str | None = None) -> dict[str, str]:
+    """What an engine that is to stop is told: which run, and why."""
+    reason = f"{code}: {why}" if why else code
+    return {"jobId": held.job.id, "lease": held.lease, "reason": reason}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job.table import IN_HANDS, JobEvent
+from detent.lifecycle.job.table import IN_HANDS, JobEvent, JobState
 from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Fed
 from detent.surfaces.engines.desk import ENGINE, Desk
@@ -47,8 +47,19 @@ class Following:
             if page:
                 await self._tell_engines(page)
                 await self._telling.tell(page)
+                await self._settle(page)
             elif not await self._desk.service.pause(_PAUSE_S):
                 return
+
+    async def _settle(self, page: Sequence[Fed]) -> None:
+        for fed in page:
+            key = (fed.event.tenant, fed.event.record)
+            for link in self._links.holding(key):
+                held = link.held.get(key[1])
+                if held is not None:
+                    held.told = max(held.told, fed.event.version)
+            if fed.event.target == JobState.ACTIVE:
+                await self._telling.settle(key)
 
     async def _tell_engines(self, page: Sequence[Fed]) -> None:
         for fed in page:

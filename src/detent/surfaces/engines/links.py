@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from detent.engine.access import Principal
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, JobState
 from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
@@ -41,6 +41,8 @@ class Held:
         self.turn = asyncio.Lock()
         """Messages about one job are answered in the order they came."""
         self.user = user_of(stored.body.meta)
+        self.told = stored.job.version if stored.job.state is JobState.ACTIVE else 0
+        """The version that subscribers were told of."""
         self.lines = 0
         self.note: Note | None = None
 

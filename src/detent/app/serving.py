@@ -39,7 +39,7 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
         secrets, poster = Secrets(keyring_of(url)), Poster(Rules.of(os.environ))
         engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
         if app is not None:
-            secret = {name: one.secret_places for name, one in app.handlers.items()}
+            secret = {name: one.hidden.declared for name, one in app.handlers.items()}
             await engine.declared.tell(secret)
         service.opened(engine)
         ojs.opened()

@@ -30,6 +30,7 @@
     ├── WorkflowFailed         the workflow whose result was asked for failed
     ├── LimitError             more of something than one call or one job may have
     │   ├── NameTooLong        a name, tag or key with too many characters, or none
+    │   ├── NumberTooLarge     a number that would be read as infinite
     │   ├── PayloadTooDeep     arguments nested too deeply
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
@@ -116,6 +117,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    NumberTooLarge,
     OpenToAll,
     PayloadTooDeep,
     PayloadTooLarge,
@@ -236,6 +238,7 @@ __all__ = [
     "NoSecretKey",
     "NotQuiet",
     "NotSuspendable",
+    "NumberTooLarge",
     "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",

@@ -34,7 +34,11 @@ __all__ = ["MemoryStore", "connect"]
 T = TypeVar("T")
 
 
-def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+def connect(
+    url: str,
+    clock: Callable[[], int] | None = None,
+    patience_s: float | None = None,  # noqa: ARG001 - memory is never away
+) -> Store:
     """A new, empty store; its address is `memory:` and nothing more."""
     if url != "memory:":
         raise BadUrl(f"A store in memory has no path: write memory: instead of {url}", url=url)

@@ -21,6 +21,7 @@ from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
+from detent.engine.conforming import unfit
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
@@ -66,6 +67,8 @@ class Detent:
         need_known(options)
         self.by = By(Actor.USER, actor)
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
+        self.engine_types: dict[str, Any] = {}
+        """The JSON Schemas of payloads, by job type; engines run these jobs, and we do not."""
         self.job = Declare(self, cast("JobOptions", options))
         self.listening = Listening()
         self.calls: Arounds[Call[Any]] = Arounds()
@@ -107,6 +110,18 @@ class Detent:
             why = f"Two jobs are called {job.name!r}: give one of them another name="
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
+
+    def engine_type(self, name: str, schema: Mapping[str, Any]) -> None:
+        """Declare a type of jobs that engines run, by the JSON Schema of its payload.
+
+        A server that is told of this app refuses what does not fit before it is queued. A function
+        that is declared with `@app.job` serves as well: its signature is its schema.
+        """
+        limits.need_name("job type", name)
+        why = unfit(dict(schema))
+        if why is not None:
+            raise BadOption(f"{name}: this schema cannot be checked: {why}", option="schema")
+        self.engine_types[name] = dict(schema)
 
     def schedule(self, expression: str, /, **options: Unpack[ScheduleOptions]) -> Callable[[J], J]:
         """Declare that the job is to be enqueued at these times; stands above `@app.job`.

@@ -14,6 +14,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
+from detent.engine.engines import Engines
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
@@ -69,6 +70,7 @@ class Engine:
         self.erasing = Erasing(store, self._apart, self.identity)
         self.queries = Queries(store)
         self.workers = Workers(store)
+        self.engines = Engines(store, self._apart, self.identity, self._commands)
         self.operators = Operators(
             store, self._commands, self._enqueueing, self._apart, self.identity
         )

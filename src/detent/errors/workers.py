@@ -13,6 +13,7 @@ __all__ = [
     "CommandNotFound",
     "CommandRefused",
     "ContainerError",
+    "EngineInUse",
     "ForkFailed",
     "InstanceLost",
     "JournalLocked",
@@ -173,4 +174,11 @@ class NotQuiet(DetentError):
     """A worker that was to be suspended still had jobs when the time was up; it works on."""
 
     code = "not_quiet"
+    retryable = True
+
+
+class EngineInUse(DetentError):
+    """Another program is connected under the id of this engine; it must go first."""
+
+    code = "engine_in_use"
     retryable = True

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal
+from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
 from detent.engine.limits import need_numbers
@@ -48,6 +48,11 @@ class Surface(Protocol):
     @property
     def routes(self) -> Sequence[Route]:
         """Its operations."""
+        ...
+
+    @property
+    def admits_sockets(self) -> bool:
+        """Whether it asks those who come by a WebSocket for their key itself."""
         ...
 
     def problem(self, problem: Problem, call: Call) -> Reply:
@@ -182,8 +187,10 @@ class WebApp:
         socket = WebSocket({**scope, "path": path}, receive, send)
         try:
             self._check_head(scope, call)
-            who = await self._gate.admit(self.service.engine.access, call, key)
-            await self._surface(path).socket(socket, who)
+            surface, who = self._surface(path), OPEN_TO_ALL
+            if not surface.admits_sockets:
+                who = await self._gate.admit(self.service.engine.access, call, key)
+            await surface.socket(socket, who)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
 

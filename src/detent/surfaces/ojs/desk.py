@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -14,7 +13,7 @@ from detent.engine.engine import Engine
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Key, Record, Stored
-from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.exchange import Call, Reply, Settings, digest_of
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.envelope import shown
@@ -169,8 +168,3 @@ def _number(query: Mapping[str, str], name: str, default: int, most: int, least:
 
 
 number_in = _number
-
-
-def digest_of(text: str) -> str:
-    """What the history keeps of a result."""
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -50,6 +50,7 @@ class OjsSurface:
     """Open Job Spec 1.0 on one engine."""
 
     prefixes: Sequence[str] = ("/ojs", "/")
+    admits_sockets = False
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)

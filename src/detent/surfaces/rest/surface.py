@@ -34,6 +34,7 @@ class RestSurface:
     """`/api/jobs` on one engine; with `actions` it knows what may be started."""
 
     prefixes: Sequence[str] = ("/api",)
+    admits_sockets = False
 
     def __init__(
         self, service: Service, settings: Settings, actions: Actions | None = None

@@ -42,7 +42,11 @@ class Rest:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         told = {} if body is None else {"Content-Type": "application/json"}
         told |= self._headers | {name.replace("_", "-"): v for name, v in headers.items()}
-        whole = path if path.startswith(("/api", "/k/", "/ojs", "/metrics")) else f"/api/jobs{path}"
+        whole = (
+            path
+            if path.startswith(("/api", "/k/", "/ojs", "/metrics", "/engine"))
+            else f"/api/jobs{path}"
+        )
         self._connection.request(method, whole, data, told)
         found = self._connection.getresponse()
         return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read())

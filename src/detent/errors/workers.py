@@ -14,6 +14,7 @@ __all__ = [
     "CommandRefused",
     "ContainerError",
     "EngineInUse",
+    "EngineRefused",
     "ForkFailed",
     "InstanceLost",
     "JournalLocked",
@@ -175,6 +176,12 @@ class NotQuiet(DetentError):
 
     code = "not_quiet"
     retryable = True
+
+
+class EngineRefused(DetentError):
+    """The server does not take what an engine says; `fields["code"]` is its own word for why."""
+
+    code = "engine_refused"
 
 
 class EngineInUse(DetentError):

@@ -13,7 +13,7 @@ from detent.cli.bundles import Bundle, expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
 
-__all__ = ["leases", "serve"]
+__all__ = ["engine_limits", "leases", "serve"]
 
 _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
@@ -56,6 +56,17 @@ def serve(  # noqa: PLR0913 - one parameter per option
             help="How long a Jobnik worker may be silent: all stages, or those of a type.",
         ),
     ] = None,
+    engine_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUEUE=QUEUED,DISPATCHED,RUNNING",
+            help="Seconds that jobs of engines in this queue may be in each state.",
+        ),
+    ] = None,
+    legacy_events: Annotated[
+        bool,
+        typer.Option("--legacy-events", help="Tell engine events under their old names too."),
+    ] = False,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
     ] = False,
@@ -81,6 +92,8 @@ def serve(  # noqa: PLR0913 - one parameter per option
     settings = Settings(
         jobnik_lease_s=usual,
         jobnik_leases_s=by_type,
+        engine_deadlines_ms=engine_limits(engine_limit or ()),
+        legacy_events=legacy_events,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,
@@ -106,3 +119,21 @@ def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:
         if not 0 < found[name] <= _LEASE_S_MAX:
             raise typer.BadParameter(f"--jobnik-lease {one}: [TYPE=]SECONDS, up to {_LEASE_S_MAX}")
     return found.pop("", _LEASE_S), found
+
+
+def engine_limits(told: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """The limits of each state in milliseconds, by queue; the last word counts."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for one in told:
+        queue, _, spans = one.rpartition("=")
+        try:
+            queued, dispatched, running = (round(float(span) * 1_000) for span in spans.split(","))
+        except (ValueError, OverflowError):
+            queued = dispatched = running = 0
+        if not queue or not all(
+            0 < ms <= _LEASE_S_MAX * 1_000 for ms in (queued, dispatched, running)
+        ):
+            why = f"QUEUE=QUEUED,DISPATCHED,RUNNING in seconds, up to {_LEASE_S_MAX}"
+            raise typer.BadParameter(f"--engine-limit {one}: {why}")
+        found[queue] = (queued, dispatched, running)
+    return found

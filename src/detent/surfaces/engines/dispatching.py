@@ -50,6 +50,8 @@ class Dispatching:
             self._links.bell.clear()
             wait_s, seen = await self._round()
             await self._pause(wait_s, seen)
+        # At once: the sockets are closed in a moment.
+        await self.drain()
 
     async def _round(self) -> tuple[float, int | None]:
         """Give what there is; how long to wait then, and what was seen by who found nothing."""

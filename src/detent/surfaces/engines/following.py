@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job.table import IN_HANDS, JobEvent
+from detent.lifecycle.job.table import IN_HANDS, JobEvent, JobState
 from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Fed
 from detent.surfaces.engines.desk import ENGINE, Desk
-from detent.surfaces.engines.links import Held, Link, Links
+from detent.surfaces.engines.links import Held, Link, Links, cancel_of
 from detent.surfaces.engines.telling import Telling
 
 __all__ = ["Following"]
@@ -47,8 +47,19 @@ class Following:
             if page:
                 await self._tell_engines(page)
                 await self._telling.tell(page)
+                await self._settle(page)
             elif not await self._desk.service.pause(_PAUSE_S):
                 return
+
+    async def _settle(self, page: Sequence[Fed]) -> None:
+        for fed in page:
+            key = (fed.event.tenant, fed.event.record)
+            for link in self._links.holding(key):
+                held = link.held.get(key[1])
+                if held is not None:
+                    held.told = max(held.told, fed.event.version)
+            if fed.event.target == JobState.ACTIVE:
+                await self._telling.settle(key)
 
     async def _tell_engines(self, page: Sequence[Fed]) -> None:
         for fed in page:
@@ -65,15 +76,9 @@ class Following:
             return
         if is_over:
             self._links.drop(link, event.record)
-        await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", cancel_of(held, event))
+        told = cancel_of(held, event.code or CANCELLED_CODE, event.reason)
+        await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", told)
 
 
 def _is_asked(event: Event) -> bool:
     return event.name == JobEvent.CANCEL_REQUESTED
-
-
-def cancel_of(held: Held, event: Event) -> dict[str, str]:
-    """Why the engine is to stop: a code, and what was said about it."""
-    code = event.code or CANCELLED_CODE
-    reason = f"{code}: {event.reason}" if event.reason else code
-    return {"jobId": event.record, "lease": held.lease, "reason": reason}

@@ -23,6 +23,7 @@ __all__ = ["KIND", "Declared", "Kinds", "misfits_of"]
 
 KIND: Final = "engine-type"
 FRESH_US: Final = 1_000_000
+_AGAIN_US: Final = 50_000
 _SCHEMA_BYTES_MAX: Final = 65_536
 _NAME_MAX: Final = 255
 _KNOWN_MAX: Final = 10_000
@@ -64,7 +65,7 @@ class Kinds:
         schema = await self._schema(tenant, name)
         if schema is not None:
             _need(name, misfits_of(schema, payload))
-        elif name not in await self._types(tenant):
+        elif name not in await self._types(tenant, name):
             why = "no program declares it, no schema is registered, and no engine takes it"
             raise Fault(UNKNOWN_TYPE, f"there is no job type {name}: {why}", field="jobType")
 
@@ -79,10 +80,11 @@ class Kinds:
             self._schemas[tenant, name] = (now, found)
         return found
 
-    async def _types(self, tenant: str) -> frozenset[str]:
+    async def _types(self, tenant: str, name: str) -> frozenset[str]:
         at, found = self._taken.get(tenant, (-FRESH_US, frozenset()))
         now = self._desk.now()
-        if now - at >= FRESH_US:
+        # What is not among them may have come to another server a moment ago.
+        if now - at >= (FRESH_US if name in found else _AGAIN_US):
             found = await self._desk.engine.engines.types(tenant)
             if len(self._taken) >= _KNOWN_MAX:
                 self._taken.clear()

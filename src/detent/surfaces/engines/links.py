@@ -10,12 +10,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from detent.engine.access import Principal
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, JobState
 from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
 
-__all__ = ["Caller", "Held", "Link", "Links"]
+__all__ = ["Caller", "Held", "Link", "Links", "cancel_of"]
 
 _NOTHING: Final = "{}"
 
@@ -41,6 +41,8 @@ class Held:
         self.turn = asyncio.Lock()
         """Messages about one job are answered in the order they came."""
         self.user = user_of(stored.body.meta)
+        self.told = stored.job.version if stored.job.state is JobState.ACTIVE else 0
+        """The version that subscribers were told of."""
         self.lines = 0
         self.note: Note | None = None
 
@@ -153,3 +155,9 @@ class Links:
     def holding(self, key: Key) -> Sequence[Link]:
         """Who has the job, as far as is known here."""
         return tuple(self._holding.get(key, ()))
+
+
+def cancel_of(held: Held, code: str, why: str | None = None) -> dict[str, str]:
+    """What an engine that is to stop is told: which run, and why."""
+    reason = f"{code}: {why}" if why else code
+    return {"jobId": held.job.id, "lease": held.lease, "reason": reason}

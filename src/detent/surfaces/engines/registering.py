@@ -10,10 +10,11 @@ from weakref import WeakValueDictionary
 
 from detent.engine.access import Scope
 from detent.engine.engines import TRUST_US, Entered, Seated
+from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Key, key_of
 from detent.surfaces.engines.desk import ENGINE, Desk, need_scope, tenant_of
 from detent.surfaces.engines.faults import Fault
-from detent.surfaces.engines.links import Caller, Link, Links
+from detent.surfaces.engines.links import Caller, Link, Links, cancel_of
 from detent.surfaces.engines.messages import Heartbeat, Register
 
 __all__ = ["BEAT_MS", "QUEUE", "Registering"]
@@ -68,6 +69,7 @@ class Registering:
         link.types, link.queues, link.capacity = types, queues, asked.capacity
         if not caller.is_open:
             await self.leave(caller)
+        await self._remind(link)
         _log.info("engine %s is here as %s", key[1], link.holder)
         return {
             "engineId": key[1],
@@ -76,6 +78,13 @@ class Registering:
             "heartbeatMs": BEAT_MS,
             "trustMs": TRUST_US // 1_000,
         }
+
+    async def _remind(self, link: Link) -> None:
+        """What was called off while it was away, it cannot have heard of."""
+        for held in tuple(link.held.values()):
+            if held.job.cancel_at is not None:
+                told = cancel_of(held, CANCELLED_CODE)
+                await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", told)
 
     async def _linked(self, caller: Caller, key: Key, entered: Entered) -> Link:
         """The link of this connection; one that the engine had before is cut."""

@@ -34,6 +34,7 @@ _SKEW_US: Final = 10_000_000
 """How far the order of the feed may be from that of the instants in it."""
 _PAUSE_S: Final = 0.02
 _AGAIN_S: Final = 1.0
+_EARLY_MAX: Final = 20
 _NAMES: Final = ("both", "new")
 _WORDS: Final = {
     "JOB_QUEUED": "queued",
@@ -61,6 +62,25 @@ class _Reader:
         return self.job_id in (None, key[1]) and self.user_id in (None, user)
 
 
+class _Early:
+    """Progress of a job of which nobody was told yet that it runs."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+        self._first: list[float] | None = None
+        self.late: list[float] = []
+
+    def add(self, percent: float) -> None:
+        if len(self.late) < _EARLY_MAX:
+            self.late.append(percent)
+
+    def told(self) -> list[float]:
+        """The same for every reader of a page; what comes meanwhile is told after it."""
+        if self._first is None:
+            self._first, self.late = self.late, []
+        return self._first
+
+
 class Telling:
     """Everything about subscribers."""
 
@@ -68,6 +88,7 @@ class Telling:
         self._desk = desk
         self._readers: dict[str, _Reader] = {}
         self._replays: dict[str, asyncio.Task[None]] = {}
+        self._early: dict[Key, _Early] = {}
         self.pos = 0
         """Up to where all who are not behind were told."""
 
@@ -127,11 +148,25 @@ class Telling:
         reader.working = asyncio.create_task(self._catch_up(reader, after))
 
     async def progress(self, held: Held, percent: float) -> None:
-        """How far a job is; nobody hears of it later."""
-        job, data = held.job, {"jobId": held.job.id, "progress": percent}
+        """How far a job is; nobody hears of it later, and nobody before they hear that it runs."""
+        if held.told < held.job.version:
+            self._early.setdefault(key_of(held.job), _Early(held)).add(percent)
+            return
         for reader in tuple(self._readers.values()):
-            if reader.wants(key_of(job), job.queue, held.user):
-                await self._send(reader, TELEMETRY_PROGRESS, data)
+            await self._progress(reader, held, percent)
+
+    async def _progress(self, reader: _Reader, held: Held, percent: float) -> None:
+        job = held.job
+        if reader.is_live and reader.wants(key_of(job), job.queue, held.user):
+            await self._send(reader, TELEMETRY_PROGRESS, {"jobId": job.id, "progress": percent})
+
+    async def settle(self, key: Key) -> None:
+        """It was told that the job runs; what came too early for that was told with it."""
+        early = self._early.pop(key, None)
+        if early is not None:
+            for reader in tuple(self._readers.values()):
+                for percent in early.late:
+                    await self._progress(reader, early.held, percent)
 
     async def _catch_up(self, reader: _Reader, after: int) -> None:
         """Until nothing is left that all the others were told of."""
@@ -162,6 +197,14 @@ class Telling:
             word = _WORDS.get(item.name)
             if word is not None and self._gets_old(reader):
                 await self._send(reader, OLD_NAMES[word], data)
+            if word == "running" and not more:
+                await self._tell_early(reader, key_of(item.stored.job))
+
+    async def _tell_early(self, reader: _Reader, key: Key) -> None:
+        early = self._early.get(key)
+        if early is not None:
+            for percent in early.told():
+                await self._progress(reader, early.held, percent)
 
     def _gets_old(self, reader: _Reader) -> bool:
         return self._desk.settings.legacy_events and reader.wants_old

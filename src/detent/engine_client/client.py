@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ import socketio
 from socketio.exceptions import SocketIOError
 
 from detent.engine_client.jobs import Gone, JobFault, Pushed, PushedJob, plain
-from detent.errors import EngineRefused
+from detent.errors import EngineRefused, PackageMissing
 
 __all__ = ["EngineClient"]
 
@@ -73,6 +74,8 @@ class EngineClient:
 
     async def run(self) -> None:
         """Work until `stop`; `EngineRefused` if the server does not let this engine in."""
+        if find_spec("aiohttp") is None:
+            raise PackageMissing("An engine needs aiohttp: pip install aiohttp", package="aiohttp")
         tries = 0
         try:
             while not self._stopping.is_set():

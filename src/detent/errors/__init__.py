@@ -22,6 +22,9 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── EngineInUse            another program is connected under the id of this engine (try again)
+    ├── EngineRefused          the server does not let an engine in, or does not take what it says
+    ├── PackageMissing         something that not everybody needs is not installed
     ├── OpenToAll              a server that others could reach, in front of a store without keys
     ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
@@ -184,6 +187,7 @@ from detent.errors.workers import (
     JournalLocked,
     NotQuiet,
     NotSuspendable,
+    PackageMissing,
     PoolBroken,
     ProcessError,
     SlotExists,
@@ -244,6 +248,7 @@ __all__ = [
     "NotSuspendable",
     "NumberTooLarge",
     "OpenToAll",
+    "PackageMissing",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",

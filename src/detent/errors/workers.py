@@ -20,6 +20,7 @@ __all__ = [
     "JournalLocked",
     "NotQuiet",
     "NotSuspendable",
+    "PackageMissing",
     "PoolBroken",
     "ProcessError",
     "SlotExists",
@@ -176,6 +177,12 @@ class NotQuiet(DetentError):
 
     code = "not_quiet"
     retryable = True
+
+
+class PackageMissing(DetentError):
+    """Something that not everybody needs is not installed; `fields["package"]` is its name."""
+
+    code = "package_missing"
 
 
 class EngineRefused(DetentError):

@@ -9,7 +9,8 @@ import pytest
 
 from tests.surfaces.engines import Engine, Listener, Yard, fresh, held
 
-QUICK = {"queued": 300, "dispatched": 300, "running": 300}
+LIMIT_MS, LATE_MS = 300, 5_000
+"""A limit fires within a second; a busy machine may take longer to notice."""
 
 
 # --- valid transitions --------------------------------------------------------------------------
@@ -153,10 +154,10 @@ async def test_timeout_queued_queue_stuck(yard: Yard) -> None:
     async with Engine(yard.port, kind, capacity=1) as engine, Listener(yard.port) as listener:
         await listener.hear()
         await engine.job(yard.submit(kind)["jobId"])
-        name = yard.submit(kind, deadlines=QUICK)["jobId"]
+        name = yard.submit(kind, deadlines={"queued": LIMIT_MS})["jobId"]
         found = await yard.comes_to(name, "failed")
         assert found["error"].startswith("QUEUE_TIMEOUT: ")
-        assert 300 <= found["completedAt"] - found["queuedAt"] < 300 + 1_000
+        assert LIMIT_MS <= found["completedAt"] - found["queuedAt"] < LATE_MS
         [_, (_, told)] = await listener.end_of(name)
         assert (told["category"], told["engineId"]) == ("queue", None)
         assert told["duration"] == told["failedAt"] - found["queuedAt"]
@@ -166,10 +167,10 @@ async def test_timeout_dispatched_engine_not_responding(yard: Yard) -> None:
     kind = fresh()
     async with Engine(yard.port, kind) as engine, Listener(yard.port) as listener:
         await listener.hear()
-        job = await engine.job(yard.submit(kind, deadlines=QUICK)["jobId"])
+        job = await engine.job(yard.submit(kind, deadlines={"dispatched": LIMIT_MS})["jobId"])
         found = await yard.comes_to(job["jobId"], "failed")
         assert found["error"].startswith("ENGINE_NOT_RESPONDING: ")
-        assert 300 <= found["completedAt"] - found["dispatchedAt"] < 300 + 1_000
+        assert LIMIT_MS <= found["completedAt"] - found["dispatchedAt"] < LATE_MS
         told = (await listener.end_of(job["jobId"]))[-1][1]
         assert (told["category"], told["engineId"]) == ("system", None)
         # The engine is told, and whatever it says later is refused.
@@ -182,12 +183,12 @@ async def test_timeout_running_job_timeout(yard: Yard) -> None:
     kind = fresh()
     async with Engine(yard.port, kind) as engine, Listener(yard.port) as listener:
         await listener.hear()
-        deadlines = {**QUICK, "dispatched": 10_000}
+        deadlines = {"running": LIMIT_MS}
         job = await engine.job(yard.submit(kind, deadlines=deadlines)["jobId"])
         await engine.ok("job_ack", held(job))
         found = await yard.comes_to(job["jobId"], "failed")
         assert found["error"].startswith("JOB_TIMEOUT: ")
-        assert 300 <= found["completedAt"] - found["startedAt"] < 300 + 1_000
+        assert LIMIT_MS <= found["completedAt"] - found["startedAt"] < LATE_MS
         told = (await listener.end_of(job["jobId"]))[-1][1]
         assert (told["category"], told["engineId"]) == ("system", engine.id)
         assert (await engine.comes("cancel"))["reason"].startswith("JOB_TIMEOUT")
@@ -208,7 +209,7 @@ async def test_the_limits_are_30_10_and_60_seconds_unless_somebody_says_otherwis
 async def test_a_receipt_meets_the_ten_seconds_and_another_minute_begins(yard: Yard) -> None:
     kind = fresh()
     async with Engine(yard.port, kind) as engine:
-        deadlines = {"dispatched": 400}
+        deadlines = {"dispatched": 1_500}
         job = await engine.job(yard.submit(kind, deadlines=deadlines)["jobId"])
         reply = await engine.ok("job_ack", held(job, started=False))
         assert reply["status"] == "dispatched"

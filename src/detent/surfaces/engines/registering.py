@@ -112,7 +112,6 @@ class Registering:
 
     async def heartbeat(self, link: Link, beat: Heartbeat) -> dict[str, Any]:
         """It lives; of the jobs it names it is told which are not its own any more."""
-        link.hear()
         return {"gone": [name for name in beat.jobs if name not in link.held]}
 
     async def run(self) -> None:

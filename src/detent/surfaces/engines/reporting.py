@@ -62,10 +62,9 @@ class Reporting:
             return await self._told(link, held, j.Acknowledge(lease=held.lease))
 
     async def progress(self, link: Link, told: Progress) -> dict[str, Any]:
-        """How far it is; also a sign of life."""
+        """How far it is."""
         async with self._turn(link, told) as held:
             _need_running(held)
-            link.hear()
             percent = round(told.progress)
             held.note = Note(self._desk.now(), held.job.attempt, percent, told.message)
             await self._telling.progress(held, told.progress)

@@ -182,6 +182,7 @@ class EnginesSurface:
             link = self.links.of(caller.sid)
             if link is None:
                 raise Fault("NOT_REGISTERED", "register first; an engine that was lost does anew")
+            link.hear()
             return await answer(link, told)
 
         return of_engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from detent.engine_client import EngineClient, JobFault, PushedJob
 from detent.errors import EngineRefused
+from tests.surfaces.engines import sever
 from tests.surfaces.rest import Rest
 from tests.surfaces.server import Running, running
 from tests.waiting import until
@@ -85,17 +87,18 @@ async def test_what_a_handler_does_is_the_end_of_the_job(shop: Shop) -> None:
         raise ValueError("it broke")
 
     @engine.handles("ODD")
-    async def odd(_: PushedJob) -> Any:
-        return {1, 2}
+    async def odd(job: PushedJob) -> Any:
+        return {1, 2} if job.payload["is_set"] else math.nan
 
     async with at_work(engine):
         names = [
             shop.submit("DOUBLE", payload={"number": 4}),
             shop.submit("BREAK", payload={"code": "BAD_ASSET"}),
             shop.submit("BREAK"),
-            shop.submit("ODD"),
+            shop.submit("ODD", payload={"is_set": True}),
+            shop.submit("ODD", payload={"is_set": False}),
         ]
-        done, faulty, broken, odd_ = [await shop.ended(name) for name in names]
+        done, faulty, broken, *odds = [await shop.ended(name) for name in names]
     assert (done["status"], done["result"], done["engineId"]) == (
         "completed",
         {"number": 8},
@@ -103,7 +106,8 @@ async def test_what_a_handler_does_is_the_end_of_the_job(shop: Shop) -> None:
     )
     assert faulty["error"] == "BAD_ASSET: texture.png"
     assert broken["error"] == "HANDLER_ERROR: ValueError: it broke"
-    assert odd_["error"].startswith("BAD_RESULT: ")
+    for one in odds:
+        assert one["error"].startswith("BAD_RESULT: ")
     assert engine.jobs == {}
 
 
@@ -161,10 +165,10 @@ async def test_a_broken_connection_goes_on_where_it_was(shop: Shop) -> None:
         for name in names:
             await shop.in_status(name, "running")
         for _ in range(2):
-            await engine.sever()
+            await sever(engine)
             await until(lambda: not engine.is_connected)
             await until(lambda: engine.is_connected)
-        await engine.sever()
+        await sever(engine)
         # What is said while there is no connection is said when there is one.
         door.set()
         ended = [await shop.ended(name) for name in names]

@@ -18,6 +18,7 @@ from socketio.exceptions import SocketIOError
 from detent import stores
 from detent.engine_client import EngineClient, JobFault, PushedJob
 from detent.stores.select import Filter, Page
+from tests.surfaces.engines import sever
 from tests.surfaces.guarantees import LETTERS, Told, need_life
 from tests.surfaces.test_http_server import served
 from tests.waiting import until
@@ -25,6 +26,12 @@ from tests.waiting import until
 WAVES: Final = 4
 JOBS: Final = 60
 ENDS: Final = ("JOB_COMPLETED", "JOB_FAILED")
+
+
+async def spent(seconds: float) -> None:
+    """What a job takes, or nobody is asked for so long; nothing is waited for like this."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
 class Listener:
@@ -57,7 +64,7 @@ class Listener:
                 self.connections += 1
                 await gone.wait()
             await sio.disconnect()
-            await asyncio.sleep(0.05)
+            await spent(0.05)
 
     def _hearing(self, name: str) -> Any:
         async def heard(data: dict[str, Any]) -> None:
@@ -78,7 +85,7 @@ def engine(url: str, number: int) -> EngineClient:
         if dice < 0.15:
             raise JobFault("BAD_ASSET", "texture.png")
         # Some are longer than they may be.
-        await asyncio.sleep(chance.choice((0, 0.01, 0.1, 0.4)) if dice < 0.9 else 5)
+        await spent(chance.choice((0, 0.01, 0.1, 0.4)) if dice < 0.9 else 5)
         return {"attempt": job.attempt}
 
     return made
@@ -136,7 +143,7 @@ class Storm:
         enough = self.listener.ended + JOBS // 3
         submitting = asyncio.create_task(submit(url, JOBS, self.chance))
         await until(lambda: self.listener.ended > enough, "a part has ended")
-        await self.chance.choice(self.engines).sever()
+        await sever(self.chance.choice(self.engines))
         if is_last:
             await submitting
             await until(self._is_over, "all have ended")

@@ -50,10 +50,13 @@ def test_a_store_that_is_away_is_told_by_all_and_comes_back(postgres: Server) ->
             assert pushed.error(503, "unavailable")["retryable"] is True
             assert client.get("/health").status == 503
             told = [*away, pushed]
-            assert all(int(one.headers["retry-after"]) >= 1 for one in told)
             # Its clients ask again at once when they hear 503, so they hear 500.
+            for one in (rest.get("/engine/types"), rest.post("/engine/jobs", {"jobType": "A"})):
+                assert (one.status, one.body["error"]["code"]) == (503, "UNAVAILABLE")
+                told.append(one)
             asked = jobnik.ask("GET", "/jobs")
             problem(asked, 500, "DATABASE_RELATED_ERROR", "Internal Server Error")
+            assert all(int(one.headers["retry-after"]) >= 1 for one in told)
             need_silent(*told, asked)
         finally:
             postgres.control("start")

@@ -48,6 +48,8 @@ def test_no_surface_takes_a_number_that_is_none(
     rest = Rest(client.port)
     asked = rest.post("", b'{"action":"n","inputs":{"a":%s}}' % number.encode())
     rest.refused(asked, 400, "BAD_REQUEST")
+    engines = rest.post("/engine/jobs", b'{"jobType":"n","payload":{"a":%s}}' % number.encode())
+    assert (engines.status, engines.body["error"]["code"]) == (400, "BAD_MESSAGE")
     rest.close()
     work = b'{"name":"%s","data":{"a":%s},"userMetadata":{}}' % (fresh().encode(), number.encode())
     problem(jobnik.ask("POST", "/jobs", work), 400, "VALIDATION_ERROR")

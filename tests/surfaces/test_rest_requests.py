@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sqlite3
 import threading
 import uuid
@@ -330,6 +331,9 @@ def test_canaries_are_nowhere_in_clear_text(
     said = b"".join(one.text for one in told) + repr(follow(site.port, job["id"])).encode()
     said += caplog.text.encode()
     _need_clean(site, said, job["id"])
+    # Whoever guesses the inputs cannot try the guess out: the digest needs the key.
+    guess = json.dumps([action, {"args": [], "kwargs": inputs}], sort_keys=True)
+    assert hashlib.sha256(guess.encode()).hexdigest().encode() not in _everything(site)
 
 
 def test_canaries_are_locked_by_servers_that_know_no_function(site: Site, rest: Rest) -> None:

@@ -95,11 +95,6 @@ class EngineClient:
             await asyncio.wait(tasks)
         self._stopping.set()
 
-    async def sever(self) -> None:
-        """Let the connection go as if it had broken: another one is made, and goes on."""
-        if self._sio is not None:
-            await self._sio.eio.disconnect(abort=True)
-
     # --- the connection -------------------------------------------------------------------------
 
     async def _session(self) -> bool:

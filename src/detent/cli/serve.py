@@ -35,11 +35,29 @@ class Door(Bundle):
         return {"host": self.host, "port": self.port, **named}
 
 
+@dataclass(frozen=True)
+class Pushing(Bundle):
+    """How jobs are pushed to engines."""
+
+    engine_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUEUE=QUEUED,DISPATCHED,RUNNING",
+            help="Seconds that jobs of engines in this queue may be in each state.",
+        ),
+    ] = None
+    legacy_events: Annotated[
+        bool,
+        typer.Option("--legacy-events", help="Tell engine events under their old names too."),
+    ] = False
+
+
 @expanded
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
     place: Place,
     door: Door,
+    pushing: Pushing,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that the server may be called by.")
     ] = None,
@@ -56,17 +74,6 @@ def serve(  # noqa: PLR0913 - one parameter per option
             help="How long a Jobnik worker may be silent: all stages, or those of a type.",
         ),
     ] = None,
-    engine_limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="QUEUE=QUEUED,DISPATCHED,RUNNING",
-            help="Seconds that jobs of engines in this queue may be in each state.",
-        ),
-    ] = None,
-    legacy_events: Annotated[
-        bool,
-        typer.Option("--legacy-events", help="Tell engine events under their old names too."),
-    ] = False,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
     ] = False,
@@ -92,8 +99,8 @@ def serve(  # noqa: PLR0913 - one parameter per option
     settings = Settings(
         jobnik_lease_s=usual,
         jobnik_leases_s=by_type,
-        engine_deadlines_ms=engine_limits(engine_limit or ()),
-        legacy_events=legacy_events,
+        engine_deadlines_ms=engine_limits(pushing.engine_limit or ()),
+        legacy_events=pushing.legacy_events,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,

@@ -23,8 +23,8 @@ from tests.surfaces.guarantees import LETTERS, Told, need_life
 from tests.surfaces.test_http_server import served
 from tests.waiting import until
 
-WAVES: Final = 4
-JOBS: Final = 60
+WAVES: Final = 3
+JOBS: Final = 80
 ENDS: Final = ("JOB_COMPLETED", "JOB_FAILED")
 
 

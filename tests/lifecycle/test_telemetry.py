@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,9 +14,10 @@ from detent.lifecycle.views.telemetry import About, telemetry
 
 ABOUT = About("BUILD", "user_1", {1: ("BAD_ASSET", "a.png")})
 MS = 1_000
+Move: TypeAlias = tuple[str, str | None, str | None, dict[str, Any]]
 
 
-def history(*moves: tuple[str, str | None, str | None, dict[str, object]]) -> list[Event]:
+def history(*moves: Move) -> list[Event]:
     """Events a second apart: name, source, target and what else they carry."""
     return [
         Event(
@@ -30,15 +32,15 @@ def history(*moves: tuple[str, str | None, str | None, dict[str, object]]) -> li
             "x",
             "c",
             **more,
-        )  # type: ignore[arg-type]
+        )
         for version, (name, source, target, more) in enumerate(moves, start=1)
     ]
 
 
-ENQUEUE = ("enqueue", None, "available", {})
-DISPATCH = ("dispatch", "available", "pending", {"holder": "gpu#1"})
-ACKNOWLEDGE = ("acknowledge", "pending", "active", {})
-COMPLETE = ("complete", "active", "completed", {})
+ENQUEUE: Move = ("enqueue", None, "available", {})
+DISPATCH: Move = ("dispatch", "available", "pending", {"holder": "gpu#1"})
+ACKNOWLEDGE: Move = ("acknowledge", "pending", "active", {})
+COMPLETE: Move = ("complete", "active", "completed", {})
 
 
 def test_a_success_is_told_with_the_differences_of_its_instants() -> None:
@@ -55,8 +57,8 @@ def test_a_success_is_told_with_the_differences_of_its_instants() -> None:
 
 
 def test_a_retry_is_told_and_the_second_end_counts() -> None:
-    failed = ("fail", "active", "retryable", {"code": "BAD_ASSET", "run_at": 9_000 * MS})
-    due = ("due", "retryable", "available", {})
+    failed: Move = ("fail", "active", "retryable", {"code": "BAD_ASSET", "run_at": 9_000 * MS})
+    due: Move = ("due", "retryable", "available", {})
     told = telemetry(
         history(ENQUEUE, DISPATCH, ACKNOWLEDGE, failed, due, DISPATCH, ACKNOWLEDGE, COMPLETE), ABOUT
     )
@@ -116,7 +118,7 @@ def test_a_retry_is_told_and_the_second_end_counts() -> None:
     ],
 )
 def test_a_failure_says_why_for_how_long_and_whose_it_was(
-    moves: list[tuple[str, str, str, dict[str, object]]], error: str, duration: int, whose: str
+    moves: list[Move], error: str, duration: int, whose: str
 ) -> None:
     last = telemetry(history(ENQUEUE, *moves), ABOUT)[-1]
     assert last.name == "JOB_FAILED"
@@ -127,8 +129,8 @@ def test_a_failure_says_why_for_how_long_and_whose_it_was(
 
 def test_what_is_told_of_a_part_is_a_part_of_what_is_told_of_the_whole() -> None:
     """So any page of the feed can be told by itself."""
-    snooze = ("snooze", "active", "retryable", {"run_at": 5})
-    due = ("due", "retryable", "available", {})
+    snooze: Move = ("snooze", "active", "retryable", {"run_at": 5})
+    due: Move = ("due", "retryable", "available", {})
     whole = history(
         ENQUEUE,
         ("held", None, None, {}),

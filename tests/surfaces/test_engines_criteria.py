@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ async def test_criteria_1_to_4_and_6(yard: Yard, caplog: pytest.LogCaptureFixtur
         # 1. Zero silent failures: state, line, event and telemetry of each.
         for one in failed.values():
             assert yard.job(one["jobId"])["status"] == "failed"
-            await until(lambda one=one: any(_is_line(x, one["jobId"]) for x in caplog.records))
+            await until(partial(_has_line, caplog, one["jobId"]))
             assert listener.came.count(("job_failed", one)) == 1
         # 2. All jobs have complete telemetry.
         for events in told.values():
@@ -92,9 +93,9 @@ async def test_criteria_1_to_4_and_6(yard: Yard, caplog: pytest.LogCaptureFixtur
             assert f"JOB_{status.upper()}" == name or at == told["complete"][-1][1]["completedAt"]
 
 
-def _is_line(record: logging.LogRecord, name: str) -> bool:
-    text = record.getMessage()
-    return text.startswith("job_failed ") and name in text
+def _has_line(log: pytest.LogCaptureFixture, name: str) -> bool:
+    texts = [record.getMessage() for record in log.records]
+    return any(text.startswith("job_failed ") and name in text for text in texts)
 
 
 def _moves(told: dict[str, list[tuple[str, dict[str, Any]]]]) -> dict[str, list[str]]:

@@ -194,6 +194,9 @@ class EnginesSurface:
         return reply
 
     async def _submit(self, caller: Caller, wanted: m.Submit) -> dict[str, Any]:
+        link = self.links.of(caller.sid)
+        if link is not None:
+            link.hear()
         await self._awake()
         return await self.submitting.submit(caller, wanted)
 

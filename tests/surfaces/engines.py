@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import socketio
 
+from detent.engine_client import EngineClient
 from tests.surfaces.server import Answer
 from tests.waiting import until
 
@@ -235,3 +236,8 @@ class Listener(Client):
 def held(job: dict[str, Any], **more: Any) -> dict[str, Any]:
     """What every report names."""
     return {"jobId": job["jobId"], "lease": job["lease"], **more}
+
+
+async def sever(engine: EngineClient) -> None:
+    """Cut the connection of an engine, without a word to the other side."""
+    await engine._sio.eio.disconnect(abort=True)  # noqa: SLF001 - nobody else does that

@@ -99,7 +99,7 @@ class Detent:
         engine = await self.connection.engine()
         if self._told != (engine, len(self.jobs)):
             await engine.declared.tell(
-                {name: one.secret_places for name, one in self.handlers.items()}
+                {name: one.hidden.declared for name, one in self.handlers.items()}
             )
             self._told = (engine, len(self.jobs))
         return engine

@@ -28,6 +28,9 @@ from detent.surfaces.rest.surface import RestSurface
 
 __all__ = ["Bind", "Settings", "serving", "web_app"]
 
+PATIENCE_S = 5.0
+"""How long a request waits for a store that is away; then its sender may decide."""
+
 
 def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
     """The application; its store is opened when the server starts.
@@ -36,11 +39,11 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
     """
 
     async def opening(stack: AsyncExitStack) -> Engine:
-        store = await stack.enter_async_context(stores.open(url))
+        store = await stack.enter_async_context(stores.open(url, patience_s=PATIENCE_S))
         secrets, poster = Secrets(keyring_of(url)), Poster(Rules.of(os.environ))
         engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
         if app is not None:
-            secret = {name: one.secret_places for name, one in app.handlers.items()}
+            secret = {name: one.hidden.declared for name, one in app.handlers.items()}
             await engine.declared.tell(secret)
         service.opened(engine)
         ojs.opened()

@@ -22,6 +22,9 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── EngineInUse            another program is connected under the id of this engine (try again)
+    ├── EngineRefused          the server does not let an engine in, or does not take what it says
+    ├── PackageMissing         something that not everybody needs is not installed
     ├── OpenToAll              a server that others could reach, in front of a store without keys
     ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
@@ -30,6 +33,7 @@
     ├── WorkflowFailed         the workflow whose result was asked for failed
     ├── LimitError             more of something than one call or one job may have
     │   ├── NameTooLong        a name, tag or key with too many characters, or none
+    │   ├── NumberTooLarge     a number that would be read as infinite
     │   ├── PayloadTooDeep     arguments nested too deeply
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
@@ -116,6 +120,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    NumberTooLarge,
     OpenToAll,
     PayloadTooDeep,
     PayloadTooLarge,
@@ -176,11 +181,13 @@ from detent.errors.workers import (
     CommandRefused,
     ContainerError,
     EngineInUse,
+    EngineRefused,
     ForkFailed,
     InstanceLost,
     JournalLocked,
     NotQuiet,
     NotSuspendable,
+    PackageMissing,
     PoolBroken,
     ProcessError,
     SlotExists,
@@ -225,6 +232,7 @@ __all__ = [
     "ContainerError",
     "DetentError",
     "EngineInUse",
+    "EngineRefused",
     "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
@@ -238,7 +246,9 @@ __all__ = [
     "NoSecretKey",
     "NotQuiet",
     "NotSuspendable",
+    "NumberTooLarge",
     "OpenToAll",
+    "PackageMissing",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",

@@ -14,11 +14,13 @@ __all__ = [
     "CommandRefused",
     "ContainerError",
     "EngineInUse",
+    "EngineRefused",
     "ForkFailed",
     "InstanceLost",
     "JournalLocked",
     "NotQuiet",
     "NotSuspendable",
+    "PackageMissing",
     "PoolBroken",
     "ProcessError",
     "SlotExists",
@@ -175,6 +177,18 @@ class NotQuiet(DetentError):
 
     code = "not_quiet"
     retryable = True
+
+
+class PackageMissing(DetentError):
+    """Something that not everybody needs is not installed; `fields["package"]` is its name."""
+
+    code = "package_missing"
+
+
+class EngineRefused(DetentError):
+    """The server does not take what an engine says; `fields["code"]` is its own word for why."""
+
+    code = "engine_refused"
 
 
 class EngineInUse(DetentError):

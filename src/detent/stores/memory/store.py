@@ -34,7 +34,11 @@ __all__ = ["MemoryStore", "connect"]
 T = TypeVar("T")
 
 
-def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+def connect(
+    url: str,
+    clock: Callable[[], int] | None = None,
+    patience_s: float | None = None,  # noqa: ARG001 - memory is never away
+) -> Store:
     """A new, empty store; its address is `memory:` and nothing more."""
     if url != "memory:":
         raise BadUrl(f"A store in memory has no path: write memory: instead of {url}", url=url)
@@ -311,8 +315,12 @@ class MemoryStore:
         return list(self._tables().events.get(key, ()))
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
-        feed = self._tables().feed
-        return [[f for f in feed if (f.event.tenant, f.event.record) == key] for key in keys]
+        found: dict[Key, list[api.Fed]] = {key: [] for key in keys}
+        for fed in self._tables().feed:
+            key = (fed.event.tenant, fed.event.record)
+            if key in found:
+                found[key].append(fed)
+        return [found[key] for key in keys]
 
     async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
         known = self._tables().leases

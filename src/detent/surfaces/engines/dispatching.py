@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from detent.engine.commands import Beside, Change
 from detent.engine.secrets import Owner
@@ -24,6 +24,7 @@ from detent.lifecycle.views.facts import counted_attempt
 from detent.stores.api import Claimed, Failure, Stored, Want, key_of
 from detent.surfaces.engines.desk import ENGINE, Desk
 from detent.surfaces.engines.links import Link, Links
+from detent.surfaces.engines.messages import Drain
 from detent.surfaces.engines.shown import payload_of
 
 __all__ = ["Dispatching"]
@@ -99,7 +100,7 @@ class Dispatching:
             push=True,
         )
         claimed = await self._desk.engine.claim(want)
-        if not link.is_open or self._desk.service.stopping.is_set():
+        if not link.is_open or not link.capacity or self._desk.service.stopping.is_set():
             await self._desk.engine.engines.hand_back(claimed.jobs, "it could not be sent any more")
             return claimed
         for stored in claimed.jobs:
@@ -156,14 +157,22 @@ class Dispatching:
     async def drain(self) -> None:
         """Take back what was offered and not begun, and tell engines to look for another server."""
         for link in self._links:
-            waiting = [held for held in link.held.values() if held.job.state is j.JobState.PENDING]
-            jobs = [held.stored for held in waiting]
-            answers = await self._desk.engine.engines.hand_back(jobs, "the server stops")
-            back = [one.id for one in map(_job_of, answers) if one is not None]
-            for name in back:
-                self._links.drop(link, name)
-            link.capacity = 0
+            back = await self._taken_back(link, "the server stops")
             await self._desk.sockets.tell(ENGINE, link.caller.sid, "drain", {"jobs": back})
+
+    async def drained(self, link: Link, _: Drain) -> dict[str, Any]:
+        """An engine is to stop: it gets no more, and gives up what it has not begun."""
+        return {"jobs": await self._taken_back(link, "the engine stops")}
+
+    async def _taken_back(self, link: Link, why: str) -> list[str]:
+        link.capacity = 0
+        waiting = [held for held in link.held.values() if held.job.state is j.JobState.PENDING]
+        jobs = [held.stored for held in waiting]
+        answers = await self._desk.engine.engines.hand_back(jobs, why)
+        back = [one.id for one in map(_job_of, answers) if one is not None]
+        for name in back:
+            self._links.drop(link, name)
+        return back
 
 
 def _job_of(answer: j.Answer) -> j.Job | None:

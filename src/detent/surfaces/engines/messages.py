@@ -13,6 +13,7 @@ __all__ = [
     "Acked",
     "Complete",
     "Deadlines",
+    "Drain",
     "Error",
     "Failed",
     "Heartbeat",
@@ -119,6 +120,10 @@ class Heartbeat(_Message, frozen=True):
     """The engine lives, and has these jobs."""
 
     jobs: Annotated[list[JobId], Meta(max_length=10 * CAPACITY_MAX)] = []
+
+
+class Drain(_Message, frozen=True):
+    """The engine takes no more jobs; what it has not begun may go elsewhere."""
 
 
 class Deadlines(_Message, frozen=True):

@@ -163,6 +163,7 @@ class EnginesSurface:
             "job_complete": (m.Complete, self._of_engine(reporting.complete)),
             "job_failed": (m.Failed, self._of_engine(reporting.failed)),
             "heartbeat": (m.Heartbeat, self._of_engine(self.registering.heartbeat)),
+            "drain": (m.Drain, self._of_engine(self.dispatching.drained)),
             "submit": (m.Submit, self._submit),
         }
 

@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket
 from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
+from detent.engine.limits import need_numbers
 from detent.surfaces.http.exchange import (
     Call,
     Receive,
@@ -149,6 +150,7 @@ class WebApp:
         length = call.header("content-length")
         if length != "0" and (length or call.header("transfer-encoding")):
             call.body = await body_of(receive, self.settings, length)
+            need_numbers("body", call.body.decode("latin-1"))
         return await route.handler(call)
 
     def _check_head(self, scope: Scope, call: Call) -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
-from detent.engine.losing import failure_of, reason_of
+from detent.engine.losing import failure_of, is_spared, reason_of
 from detent.engine.marking import GAP_US, Marking
 from detent.engine.processes import is_gone
 from detent.lifecycle import job as j
@@ -172,7 +172,10 @@ class Upkeep:
         # Whoever has claimed since the gap could renew all the time.
         if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self._gap_at:
             return j.Unchanged(job)
-        return j.tick(job, now, replace(ctx, reason=reason_of(due)))
+        told = replace(ctx, reason=reason_of(due))
+        if is_spared(due):
+            return j.decide(job, j.HandBack(), now, told)
+        return j.tick(job, now, told)
 
     def _context(self, due: Due) -> j.Context:
         job, body = due.stored.job, due.stored.body
@@ -200,7 +203,7 @@ def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
         answer.events,
         wake_at=j.next_wake(answer.job, now, gate=due.gate),
         lease=job.lease,
-        lost=_is_loss(answer),
+        lost=_is_loss(answer) or _is_named(answer, "hand_back"),
         failure=_failure(due, answer),
     )
     return Unit(command_id, moves=(move,))
@@ -217,4 +220,9 @@ def _failure(due: Due, answer: j.Accepted) -> Failure | None:
 
 
 def _is_loss(answer: j.Accepted) -> bool:
-    return any(event.name == "lose" or event.cause == "lose" for event in answer.events)
+    return _is_named(answer, "lose")
+
+
+def _is_named(answer: j.Accepted, name: str) -> bool:
+    """Also of a job that was called off: then it is the cause of its end."""
+    return any(name in (event.name, event.cause) for event in answer.events)

@@ -113,8 +113,11 @@ class Child:
                 await asyncio.sleep(_OPEN_RETRY_S)
         await self._known.wait()
         runner = runner_of(app, engine, self._instance, executors)
-        self._worker = Worker(runner, self._told.settings)
-        return self._worker
+        self._worker = worker = Worker(runner, self._told.settings)
+        worker.on_company(
+            lambda crowded: self._inside.tell({"kind": "company", "crowded": crowded})
+        )
+        return worker
 
     async def _work(self, worker: Worker) -> None:
         reach = self._app.bridge.reach

@@ -80,6 +80,10 @@ class Worker:
         """Accept jobs again."""
         await self._bridge.reach(_called(self._leaving.resume))
 
+    def on_company(self, tell: Callable[[bool], None]) -> None:
+        """Tell that, before it begins, when jobs that run apart get company in here or lose it."""
+        self._desk.company.tell = tell
+
     def cancel(self, job_id: str) -> None:
         """This job was called off: look at once. Any thread may say so."""
         self._watching.look_soon(job_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -25,6 +26,30 @@ def test_a_handler_that_blocks_its_loop_keeps_nobody_from_a_drain(yard: Yard) ->
     assert [event.name for event in wall.history()][-2:] == ["hand_back", "due"]
     assert [event.name for event in late.history()] == ["enqueue"]
     assert yard.states(gone=True) == {"worker-1": "Stopped"}
+
+
+@pytest.mark.slow
+def test_who_holds_up_the_loop_for_too_long_goes_on_in_a_process_of_its_own(yard: Yard) -> None:
+    yard.start("--stall", "5s")
+    beside = yard.enqueue("until", "beside")
+    eventually(lambda: yard.begun("beside"))
+    wall = yard.enqueue("block", "wall")
+    eventually(lambda: len(yard.begun("wall")) == 2, "it is not given up")
+    first, second = yard.begun("wall")
+    assert yard.enqueue("quick", 1).result(timeout=60) == 1, "it holds nobody up any more"
+    assert second not in yard.pids_of("worker-1")
+    eventually(lambda: first not in yard.pids_of("worker-1"), "it is not replaced")
+    yard.let_go("wall")
+    yard.let_go("beside")
+    assert beside.result(timeout=60) == "first"
+    eventually(lambda: wall.status().state == "completed")
+    lost = next(event for event in wall.history() if event.name == "lose")
+    assert "held up the loop of its worker for 5 s" in (lost.reason or "")
+    assert [event.name for event in beside.history()].count("lose") == 0
+    journal = sqlite3.connect(yard.folder / ".detent/workers/journal.sqlite")
+    with closing(journal):
+        [(stacks,)] = journal.execute("SELECT stacks FROM dump").fetchall()
+    assert "in block" in stacks, "where it stood is kept"
 
 
 @pytest.mark.slow

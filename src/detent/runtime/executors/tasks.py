@@ -38,6 +38,11 @@ class AsyncExecutor:
         self._tasks[run], self._ends[run] = task, end
         task.add_done_callback(partial(self._done, run))
 
+    def is_current(self, run: Run) -> bool:
+        """Whether its task is the one that runs at this moment; asked from another thread."""
+        task = self._tasks.get(run)
+        return task is not None and asyncio.current_task(task.get_loop()) is task
+
     async def run(self, run: Run) -> Ended:
         """The same, awaited."""
         end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()

@@ -148,7 +148,8 @@ class Desk:
         elif self._is_stuck and not is_stuck:
             self._wet()
         self._is_stuck = is_stuck
-        self.counts.is_hopeless = is_stuck and any(map(_is_hopeless, self.flights.values()))
+        is_given_up = self.counts.is_stalled or any(map(_is_hopeless, self.flights.values()))
+        self.counts.is_hopeless = is_stuck and is_given_up
 
     def _returned(self, flight: Flight) -> Report:
         return Report(flight, Stopped(Rung.INTERRUPTED), self._reporter.parting(flight))

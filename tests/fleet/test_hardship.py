@@ -79,11 +79,14 @@ def test_the_jobs_of_a_worker_that_had_to_be_killed_wait_for_nobody(yard: Yard) 
 
 @pytest.mark.slow
 def test_operators_are_heard_during_a_drain(yard: Yard) -> None:
-    job = yard.enqueue("until", "never")
+    job, other = yard.enqueue("until", "never"), yard.enqueue("until", "other")
     fleet = yard.start("--grace", "1h")
-    eventually(lambda: yard.begun("never"))
+    eventually(lambda: yard.begun("never") and yard.begun("other"))
     fleet.send_signal(signal.SIGTERM)
     eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    other.cancel("nobody needs it")
+    eventually(lambda: other.status().state == "cancelled")
+    assert "stopping" in yard.detent("workers", "list"), "it still tells how it is"
     yard.detent("workers", "stop", "worker-1", "--grace", "4s")
     assert fleet.wait(60) == 0, yard.log(fleet)
     assert [event.name for event in job.history()][-2:] == ["hand_back", "due"]

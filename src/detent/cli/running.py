@@ -25,7 +25,7 @@ from detent.cli.fleetview import FleetView
 from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
-from detent.runtime.supervisor.signals import Signals
+from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
@@ -224,9 +224,9 @@ async def serve(
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.unless_cancelled(fleet.wait())
-                # Until the grace is over, jobs that still run are no reason to worry.
-                await signals.shut_down(fleet.stop(), orders.grace_s)
-    return int(signals.is_forced)
+                # Jobs that still run are no reason to worry, until it is nearly time to kill them.
+                await signals.shut_down(fleet.stop(), max(STACKS_S, orders.grace_s - STACKS_S))
+    return int(signals.is_forced or fleet.supervisor.is_forced)
 
 
 async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:

@@ -469,3 +469,17 @@ def _leader(body: ProcessBody) -> int:
     leader = body._leader  # noqa: SLF001
     assert leader is not None
     return leader.pid
+
+
+async def test_a_process_says_where_it_stands(keeper: Keeper) -> None:
+    """W-36: asked over the channel."""
+    code = WORKER.replace(
+        '"suspend": answer("quiet"),',
+        '"pause": lambda m: inside.tell({"kind": "paused", "nonce": m["nonce"], "token": "at 7"}),',
+    )
+    body = await started(keeper, program(code, resumable=True))
+    await body.ready()
+    assert body.resumable
+    assert await body.pause() == "at 7"
+    await body.force()
+    await body.ended()

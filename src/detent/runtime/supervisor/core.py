@@ -88,6 +88,8 @@ class Core:
         self._ended: asyncio.Event = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._deadline = 0.0
+        self.is_forced = False
+        """Whether stopping took longer than it may, so that all were killed."""
         self._shorter = asyncio.Event()
         for spec in specs:
             self.admit(spec)
@@ -215,6 +217,7 @@ class Core:
     def has_begun(self, slot: Slot, live: Live) -> None:
         """It is ready: from now on it is looked after."""
         self.tree.count("workers_started_total", type=slot.spec.kind)
+        slot.forget_token()
         self._care.take(slot, live)
 
     def has_ended(self, slot: Slot, live: Live) -> None:
@@ -318,6 +321,7 @@ class Core:
             shorter.cancel()
             self._shorter.clear()
         if not stopping.done():
+            self.is_forced = True
             await self._force_all(stopping)
         await self.tasks.close()
         self._close()

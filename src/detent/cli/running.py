@@ -213,7 +213,7 @@ async def serve(
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
-                return 0
+                return int(fleet.was_forced)
             _log.info(
                 "%d workers run the jobs of %s, which are kept in %s",
                 orders.workers,
@@ -225,8 +225,9 @@ async def serve(
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.unless_cancelled(fleet.wait())
                 # Jobs that still run are no reason to worry, until it is nearly time to kill them.
-                await signals.shut_down(fleet.stop(), max(STACKS_S, orders.grace_s - STACKS_S))
-    return int(signals.is_forced or fleet.supervisor.is_forced)
+                late_s = max(orders.grace_s - STACKS_S, 0.9 * orders.grace_s, STACKS_S)
+                await signals.shut_down(fleet.stop(), late_s)
+    return int(signals.is_forced or fleet.was_forced)
 
 
 async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:

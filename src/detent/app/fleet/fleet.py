@@ -101,6 +101,11 @@ class Fleet:
         if self._is_made:
             await self.supervisor.stop(0)
 
+    @property
+    def was_forced(self) -> bool:
+        """Whether stopping took longer than it may, so that all workers were killed."""
+        return self._is_made and self.supervisor.is_forced
+
     async def wait(self) -> None:
         """Come back when something has ended that a fleet cannot be without, and say why."""
         done, _ = await asyncio.wait(self._beside, return_when=asyncio.FIRST_COMPLETED)

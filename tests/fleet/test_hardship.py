@@ -166,3 +166,10 @@ def test_what_blocks_the_loop_beyond_its_time_is_not_the_end_of_its_worker(yard:
     assert yard.pids_of("worker-1") != [pid]
     assert wall.status().cause == "exhausted"
     assert "lose" not in {event.name for job in jobs for event in job.history()}
+
+
+@pytest.mark.slow
+def test_the_start_of_a_process_is_not_the_time_of_a_job(yard: Yard) -> None:
+    yard.let_go("slow")
+    yard.start()
+    assert yard.enqueue("brief").result(timeout=60) == "in time"

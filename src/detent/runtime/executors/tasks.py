@@ -34,6 +34,7 @@ class AsyncExecutor:
 
     def start(self, run: Run, end: Callable[[Ended], None]) -> None:
         """Run it in a task of its own, and tell once how it ended: `run` without a second task."""
+        run.begun()
         task = asyncio.get_running_loop().create_task(_handled(run))
         self._tasks[run], self._ends[run] = task, end
         task.add_done_callback(partial(self._done, run))

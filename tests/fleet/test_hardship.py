@@ -169,6 +169,25 @@ def test_what_blocks_the_loop_beyond_its_time_is_not_the_end_of_its_worker(yard:
 
 
 @pytest.mark.slow
+def test_a_fleet_whose_store_was_deleted_says_so_and_ends(yard: Yard) -> None:
+    fleet = yard.start("--grace", "1s")
+    for path in yard.folder.glob("detent.db*"):
+        path.unlink()
+    assert fleet.wait(60) == 1
+    assert "was deleted or replaced" in yard.log(fleet)
+    eventually(lambda: yard.processes() == [])
+
+
+@pytest.mark.slow
+def test_a_handler_that_breaks_the_loop_of_all_is_survived(yard: Yard) -> None:
+    yard.start()
+    job = yard.enqueue("call_off")
+    assert job.result(timeout=60) == "all are called off", "alone it may do what it wants"
+    assert [event.name for event in job.history()].count("lose") == 1
+    assert yard.enqueue("quick", 1).result(timeout=60) == 1
+
+
+@pytest.mark.slow
 def test_the_start_of_a_process_is_not_the_time_of_a_job(yard: Yard) -> None:
     yard.let_go("slow")
     yard.start()

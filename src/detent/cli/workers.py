@@ -115,7 +115,8 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
             ]
 
         told = asked(place, work)
-        answer(place, {"told": told}, cell("\n".join(f"{one['slot']}: {verb}" for one in told)))
+        lines = Text("\n").join(cell(f"{one['slot']}: {verb}") for one in told)
+        answer(place, {"told": told}, lines)
 
     command.__doc__ = meaning
     return command

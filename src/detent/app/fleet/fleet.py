@@ -18,6 +18,7 @@ from uuid import uuid4
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
+from detent.app.fleet.guarding import guard
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
@@ -121,6 +122,7 @@ class Fleet:
             self._revision += 1
             for spec in self._workers():
                 await self.supervisor.replace(spec)
+            _log.info("reloaded: all workers run the program as it is now")
 
     def snapshot(self) -> Snapshot:
         """The whole tree at this moment."""
@@ -218,6 +220,7 @@ class Fleet:
         self._beside = [
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
+            asyncio.create_task(guard(self.app.connection.url), name="guard"),
         ]
 
     def _lapse(self, instances: Sequence[str]) -> None:

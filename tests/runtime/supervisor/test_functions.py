@@ -92,7 +92,7 @@ async def test_how_a_function_ends(
 
 @pytest.mark.parametrize("function", [forever, thread_waits])
 async def test_a_function_obeys(journal: Journal, function: Callable[[Work], Any]) -> None:
-    """W-26, W-81, behaviours 1, 3 and 5: running after the start, stopped when asked."""
+    """W-31, W-26, W-81, behaviours 1, 3 and 5: running after the start, stopped when asked."""
     one = supervisor(journal, function)
     await one.start()
     current = live(one, "f")
@@ -179,7 +179,7 @@ def thread_units(steps: list[int]) -> Callable[[Work], None]:
 
 @pytest.mark.parametrize("make", [units, thread_units])
 async def test_the_gate(journal: Journal, make: Callable[[list[int]], Any]) -> None:
-    """W-37, W-39, behaviour 16: quiet when it stands there, on when opened, home when stopped."""
+    """W-37, W-39, W-40, behaviour 16: quiet there, on when opened, home when stopped."""
     steps: list[int] = []
     one = supervisor(journal, make(steps), suspendable=True)
     await one.start()

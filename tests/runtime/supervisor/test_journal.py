@@ -324,7 +324,7 @@ async def test_a_stop_on_a_disk_that_stays_full_ends_all_the_same(
 
 
 async def test_a_slow_follower_loses_nothing_and_a_late_one_replays(stage: Stage) -> None:
-    """W-89, behaviours 14 and 23: snapshot first, then every entry; forgotten when it leaves."""
+    """W-66, W-88, W-89, behaviours 14 and 23: a snapshot, then every entry; then forgotten."""
     supervisor = await stage.running(stage.spec("a"))
     slow = supervisor.watch()
     start = await anext(slow)

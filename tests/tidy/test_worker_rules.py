@@ -31,8 +31,9 @@ def named(text: str) -> set[str]:
 def _tests_of(path: Path) -> Iterator[tuple[str, str]]:
     """The tests in a file, each with what it says about itself."""
     for node in ast.walk(ast.parse(path.read_text())):
-        is_test = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if is_test and node.name.startswith("test_"):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if node.name.startswith("test_"):
             yield f"{path.name}::{node.name}", ast.get_docstring(node) or ""
 
 

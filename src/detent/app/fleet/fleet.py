@@ -122,7 +122,6 @@ class Fleet:
             self._revision += 1
             for spec in self._workers():
                 await self.supervisor.replace(spec)
-            _log.info("reloaded: all workers run the program as it is now")
 
     def snapshot(self) -> Snapshot:
         """The whole tree at this moment."""

@@ -203,6 +203,7 @@ class Signals:
             return
         try:
             await self._reload()
+            _LOG.info("reloaded")
         except DetentError as error:
             _LOG.error("the new settings are not used: %s", error)
         except Exception:

@@ -241,7 +241,8 @@ def _settings(told: dict[str, Any]) -> Settings:
             told[option] = tuple(told[option])
     if "fair" in told:
         told["fair"] = Fair(told["fair"])
-    return Settings(**told)
+    # The loop is the program's own: if it is held up, that need not be the fault of a job.
+    return Settings(**told, stall_s=None)
 
 
 async def work(app: Detent, options: WorkingOptions) -> None:

@@ -20,11 +20,12 @@ from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
+from detent.cli.caring import Care
 from detent.cli.fleetview import FleetView
 from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
-from detent.runtime.supervisor.signals import Signals
+from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
@@ -143,13 +144,17 @@ class Life(Bundle):
 
 @dataclass(frozen=True)
 class Site(Bundle):
-    """Where the server listens, if there is one."""
+    """What there is beside the workers: a server, and eyes on the files of the program."""
 
     host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
     port: Annotated[
         int, typer.Option(min=1, max=65_535, envvar="DETENT_PORT", help="Its port.")
     ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
+    ] = False
 
     @property
     def web(self) -> Web | None:
@@ -158,9 +163,9 @@ class Site(Bundle):
 
 
 @expanded
-def worker(program: Program, crew: Crew, life: Life) -> None:
+def worker(program: Program, crew: Crew, life: Life, care: Care) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, lambda: crew.orders(program, life), view=False)
+    _run(program, lambda: care.given(crew.orders(program, life)), view=False)
 
 
 @expanded
@@ -168,14 +173,15 @@ def up(
     program: Program,
     crew: Crew,
     life: Life,
+    care: Care,
     site: Site,
-    reload: Annotated[
-        bool,
-        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
-    ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, lambda: crew.orders(program, life, site.web), view=True, reload=reload)
+
+    def told() -> Orders:
+        return care.given(crew.orders(program, life, site.web))
+
+    _run(program, told, view=True, reload=site.reload)
 
 
 def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
@@ -207,7 +213,7 @@ async def serve(
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
-                return 0
+                return int(fleet.was_forced)
             _log.info(
                 "%d workers run the jobs of %s, which are kept in %s",
                 orders.workers,
@@ -218,9 +224,10 @@ async def serve(
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
                 await signals.unless_cancelled(fleet.wait())
-                # Until the grace is over, jobs that still run are no reason to worry.
-                await signals.shut_down(fleet.stop(), orders.grace_s)
-    return int(signals.is_forced)
+                # Jobs that still run are no reason to worry, until it is nearly time to kill them.
+                late_s = max(orders.grace_s - STACKS_S, 0.9 * orders.grace_s, STACKS_S)
+                await signals.shut_down(fleet.stop(), late_s)
+    return int(signals.is_forced or fleet.was_forced)
 
 
 async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:

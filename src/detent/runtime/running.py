@@ -17,7 +17,6 @@ from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
 from detent.errors import DetentError
 from detent.lifecycle.event import By
-from detent.lifecycle.job.waking import limit_end
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised
@@ -89,7 +88,8 @@ class Flight:
         self.ctx = ctx
         self.kind = kind
         self.key: Key = key_of(stored.job)
-        self.limit_at = limit_end(stored.job)
+        self.limit_at: int | None = None
+        """When its time is over; not known before its handler is called."""
         self.since = time.monotonic()
         self.run: Run | None = None
         self.executor: Executor | None = None
@@ -142,6 +142,8 @@ class Runner:
             return
         executor = self.executors[flight.kind]
         flight.run, flight.executor = run, executor
+        if flight.stored.job.active_us is not None:
+            run.begun = partial(self._begun, flight, flight.stored.job.active_us)
         if flight.step is not Step.RUNNING:
             # It was asked to stop before it had begun.
             executor.ask(run)
@@ -151,6 +153,10 @@ class Runner:
         else:
             work = _awaited(flight, run, executor, end)
             flight.task = asyncio.get_running_loop().create_task(work)
+
+    def _begun(self, flight: Flight, active_us: int) -> None:
+        """Its time runs from here: that a process had to be started for it is not its fault."""
+        flight.limit_at = self.engine.store.now() + active_us
 
     def _run(self, flight: Flight) -> Run:
         """With its secrets; from here on whatever it says is masked."""

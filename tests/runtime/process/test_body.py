@@ -87,6 +87,7 @@ async def test_the_end_is_what_was_seen(keeper: Keeper, code: str, expected: Exi
 async def test_the_handover_reaches_a_real_process(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """W-73, W-75."""
     monkeypatch.setenv("LIFECYCLE_PREV_EXIT", "77")
     monkeypatch.setenv("INHERITED", "yes")
     code = """
@@ -292,6 +293,7 @@ async def test_suspending_is_confirmed(keeper: Keeper) -> None:
 
 
 async def test_freezing_stops_the_whole_session(keeper: Keeper) -> None:
+    """W-44."""
     code = (
         "import subprocess as s; p = s.Popen(['sleep', '1000']); print(p.pid, flush=True); p.wait()"
     )
@@ -446,6 +448,7 @@ except MemoryError: print("no memory")
 
 
 async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
+    """Behaviour 4."""
     await end(await started(keeper, SLEEP))
     before = (_files(), threading.active_count())
     loop = asyncio.get_running_loop()
@@ -469,3 +472,17 @@ def _leader(body: ProcessBody) -> int:
     leader = body._leader  # noqa: SLF001
     assert leader is not None
     return leader.pid
+
+
+async def test_a_process_says_where_it_stands(keeper: Keeper) -> None:
+    """W-36: asked over the channel."""
+    code = WORKER.replace(
+        '"suspend": answer("quiet"),',
+        '"pause": lambda m: inside.tell({"kind": "paused", "nonce": m["nonce"], "token": "at 7"}),',
+    )
+    body = await started(keeper, program(code, resumable=True))
+    await body.ready()
+    assert body.resumable
+    assert await body.pause() == "at 7"
+    await body.force()
+    await body.ended()

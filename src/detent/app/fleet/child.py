@@ -43,6 +43,8 @@ INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"
 SUSPENDED: Final = "LIFECYCLE_SUSPENDED"
 _LOST: Final = 75
 """The exit code of a worker that must make room for another one under another name."""
+_BROKEN: Final = 70
+"""The exit code of a worker whose own loop a handler has broken."""
 _STATUS_S: Final = 1.0
 _SHARE: Final = 0.75
 """So much of its grace a worker lets jobs finish; the rest is for the others, and for going."""
@@ -67,8 +69,8 @@ class Child:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._proof = Proof(_unproven)
         self.exit_code = 0
-        self.was_terminated = False
-        """Whether a signal ended it that did not come from the supervisor."""
+        self.ended_by: int | None = None
+        """The signal that ended it, if that did not come from the supervisor."""
 
     async def run(self) -> None:
         """Work until told to stop."""
@@ -88,12 +90,18 @@ class Child:
             },
             desk,
         )
-        terminated = partial(desk.call_later, _TOLD_S, self._terminated)
-        self._loop.add_signal_handler(signal.SIGTERM, desk.call_soon_threadsafe, terminated)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            terminated = partial(desk.call_later, _TOLD_S, self._terminated, number)
+            self._loop.add_signal_handler(number, desk.call_soon_threadsafe, terminated)
         executors = executors_of(self._told.settings, self._told.reference)
         try:
             with Capture():
                 await self._work(await self._made(executors))
+        except asyncio.CancelledError:
+            # Not by us: a handler has called off whatever there is in its loop. Nobody in here can
+            # be trusted to end any more, so all of it ends at once.
+            _log.error("a handler has cancelled the tasks of its worker, which ends")
+            self._quit(_BROKEN)
         finally:
             for executor in executors.values():
                 await executor.close()
@@ -113,8 +121,11 @@ class Child:
                 await asyncio.sleep(_OPEN_RETRY_S)
         await self._known.wait()
         runner = runner_of(app, engine, self._instance, executors)
-        self._worker = Worker(runner, self._told.settings)
-        return self._worker
+        self._worker = worker = Worker(runner, self._told.settings)
+        worker.on_company(
+            lambda crowded: self._inside.tell({"kind": "company", "crowded": crowded})
+        )
+        return worker
 
     async def _work(self, worker: Worker) -> None:
         reach = self._app.bridge.reach
@@ -168,10 +179,10 @@ class Child:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _terminated(self) -> None:
+    def _terminated(self, number: int) -> None:
         """A signal. The supervisor says on the channel how long there is; others say nothing."""
         if self._ending is None:
-            self.was_terminated = True
+            self.ended_by = number
             self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:
@@ -265,10 +276,10 @@ def main() -> int:
         return 1
     app.close()
     inside.leave()
-    if child is not None and child.was_terminated:
+    if child is not None and child.ended_by is not None:
         # It dies of the signal that ended it, so that whoever looks sees that.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.signal(child.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), child.ended_by)
     return 0 if child is None else child.exit_code
 
 

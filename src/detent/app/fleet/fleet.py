@@ -18,6 +18,7 @@ from uuid import uuid4
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
+from detent.app.fleet.guarding import guard
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
@@ -35,8 +36,10 @@ from detent.runtime.supervisor.function import FunctionBody, Work
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.recycling import swap
+from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.snapshot import Snapshot
-from detent.runtime.supervisor.spec import KEEPER, Probe, Spec
+from detent.runtime.supervisor.spec import KEEPER, Spec
+from detent.runtime.supervisor.stopping import keep_dump
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 
@@ -63,6 +66,7 @@ class Fleet:
         self._is_made = False
         self._changing = asyncio.Lock()
         """One change of all workers at a time."""
+        self._relieving: set[str] = set()
         self._beside: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
@@ -97,6 +101,11 @@ class Fleet:
         """Kill all workers now."""
         if self._is_made:
             await self.supervisor.stop(0)
+
+    @property
+    def was_forced(self) -> bool:
+        """Whether stopping took longer than it may, so that all workers were killed."""
+        return self._is_made and self.supervisor.is_forced
 
     async def wait(self) -> None:
         """Come back when something has ended that a fleet cannot be without, and say why."""
@@ -134,7 +143,9 @@ class Fleet:
                 name=f"worker-{number}",
                 make=self.members.make(logs, f"worker-{number}", {}),
                 stop_grace_s=orders.grace_s,
-                probe=Probe(),
+                backoff=orders.backoff,
+                breaker=orders.breaker,
+                probe=orders.probe,
                 recycle=orders.recycle,
                 revision=revision,
             )
@@ -208,6 +219,7 @@ class Fleet:
         self._beside = [
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
+            asyncio.create_task(guard(self.app.connection.url), name="guard"),
         ]
 
     def _lapse(self, instances: Sequence[str]) -> None:
@@ -221,10 +233,19 @@ class Fleet:
         """Too much of it is stuck: another takes its place, as soon as that one is ready."""
         for live, slot in tuple(self.supervisor.lives.items()):
             is_free = self.supervisor.may_start(slot) and not slot.busy.locked()
-            if live.id == instance and slot.live is live and is_free:
-                live.note("recycled", "stuck")
-                work = swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
-                self.supervisor.tasks.run(work, f"relieving {instance}")
+            is_it = live.id == instance and slot.live is live
+            if is_it and is_free and instance not in self._relieving:
+                self._relieving.add(instance)
+                self.supervisor.tasks.run(self._relieved(slot, live), f"relieving {instance}")
+
+    async def _relieved(self, slot: Slot, live: Live) -> None:
+        """What it is stuck in is kept, for whoever looks for the reason."""
+        try:
+            live.note("recycled", "stuck")
+            await keep_dump(live)
+            await swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
+        finally:
+            self._relieving.discard(live.id)
 
     async def _see_off(self, live: Live) -> None:
         """Whoever cannot hear that, because a handler holds its interpreter, is killed for it."""

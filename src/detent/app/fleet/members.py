@@ -35,6 +35,8 @@ class Member(ProcessBody):
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
         self.instance = ""
+        self.is_crowded = False
+        """Whether others run inside it beside jobs that run apart from it."""
         self._members = members
 
     async def spawn(self, handover: Handover) -> Born:
@@ -49,6 +51,8 @@ class Member(ProcessBody):
             self.status = message
             if message.get("worn"):
                 self._members.worn(self.instance)
+        elif message["kind"] == "company":
+            self.is_crowded = message.get("crowded") is True
 
 
 class Members:
@@ -107,7 +111,7 @@ class Members:
                 member.tell({"kind": "known"})
             seen = await ending
             knowing.cancel()
-            await self._reach(self._bury(instance, seen))
+            await self._reach(self._bury(member, seen))
         except Exception:
             _log.exception("worker %s cannot be kept known", instance)
         finally:
@@ -139,9 +143,10 @@ class Members:
         beating.add(row)
         await beating.registered(row.id)
 
-    async def _bury(self, instance: str, seen: Exit) -> None:
+    async def _bury(self, member: Member, seen: Exit) -> None:
         _, cause = derive_final_status(seen, stop_requested=False, killed=seen.is_forced)
-        await self._beats().gone(instance, cause, seen.exit_code)
+        crowded = member.is_crowded
+        await self._beats().gone(member.instance, cause, seen.exit_code, crowded=crowded)
 
     def _beats(self) -> Beating:
         if self._beating is None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from math import ceil
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from detent.errors import BadOption
-from detent.runtime.supervisor.spec import Recycle
+from detent.runtime.supervisor.backoff import Backoff
+from detent.runtime.supervisor.breaker import Breaker
+from detent.runtime.supervisor.spec import OnSick, Probe, Recycle
 from detent.runtime.worker.settings import Settings
 
 __all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
@@ -50,7 +53,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
     `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines. With
-    `web` it has a server too.
+    `web` it has a server too. `backoff` and `breaker` pace the restarts of each worker.
     """
 
     told: Told
@@ -59,6 +62,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: Path | None = None
     grace_s: float = GRACE_S
     recycle: Recycle | None = None
+    backoff: Backoff = Backoff()
+    breaker: Breaker = Breaker()
     upkeep: bool = True
     web: Web | None = None
 
@@ -69,6 +74,18 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
         if not _NAME.fullmatch(self.name):
             why = "name is the name of a folder: letters, digits, '_', '.' and '-', at most 64"
             raise BadOption(why, option="name", value=self.name[:100])
+
+    @property
+    def probe(self) -> Probe:
+        """Workers are asked whether they are well; one that never answers again is replaced.
+
+        A worker that can still speak gives up by itself who holds it up, so it has a little longer.
+        """
+        stall_s, usual = self.told.settings.stall_s, Probe()
+        if stall_s is None:
+            return usual
+        silent = ceil(stall_s / usual.interval_s) + 1
+        return Probe(on_sick=OnSick.RESTART, hopeless=silent)
 
     @property
     def folder(self) -> Path:

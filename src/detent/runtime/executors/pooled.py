@@ -110,6 +110,7 @@ class Pooled:
         for voice in self._voices:
             voice.begin(run.ctx)
         try:
+            run.begun()
             self._send(begin_of(run, memory))
             if run.ctx.cancelled:
                 self.halt()

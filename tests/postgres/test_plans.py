@@ -14,6 +14,8 @@ from tests.postgres.server import databases
 
 HOT = (
     # commit
+    *("report", "report_richly", "report_and_claim", "report_richly_and_claim"),
+    *("enqueue", "enqueue_one", "enqueue_tagged"),
     *("move", "step", "push", "heads", "own", "leases_locked", "workers_shared", "promised"),
     *("counting", "rearm", "record", "records_locked", "workflows_locked", "steps_read"),
     # claim

@@ -179,7 +179,7 @@ class PostgresStore:
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None:
             self._marks.keep(step.reached, step.took_s, seen)
-            stepped = await self._with_rest(want, stepped, now, is_marked=step.is_marked)
+            stepped = await self._with_rest(want, stepped, now, is_short=step.is_short)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         self._is_limited |= any(unit.limits for unit in units)
         if step.has_opened or any(self._may_let_in(unit) for unit in units):
@@ -196,19 +196,20 @@ class PostgresStore:
         return self._is_limited and any(move.job.lease is None for move in moved)
 
     async def _with_rest(
-        self, want: Want, stepped: api.Stepped, now: int, *, is_marked: bool
+        self, want: Want, stepped: api.Stepped, now: int, *, is_short: bool
     ) -> api.Stepped:
-        """What stands before a mark, and jobs that had no lane, are granted too.
+        """What stands before a mark, was missed or had no lane is granted too.
 
         If that fails, the answer there is stands.
         """
         jobs = stepped.claimed.jobs
-        rest = replace(want, leases=want.leases[len(jobs) :])
+        given = {stored.job.lease for stored in jobs}
+        rest = replace(want, leases=tuple(one for one in want.leases if one not in given))
         if not rest.leases or stepped.claimed.lost:
             return stepped
         self._marks.drop()
         with suppress(StoreError):
-            if await self._run(placing.place) or is_marked:
+            if await self._run(placing.place) or is_short:
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

@@ -32,7 +32,8 @@ async def test_jobs_are_run_while_it_is_entered(app: Detent) -> None:
         assert await (await add.aenqueue(1, 2)).aresult(timeout=10) == 3
         handle = await where.aenqueue()
         assert (await handle.aresult(timeout=10)).startswith("detent-job")
-        await until(lambda: working.status is not None and working.status.done == 2)
+        assert working.status is not None
+        await until(lambda: working.status and working.status.done == 2)
     assert [line.text async for line in handle.alogs()] == ["from a thread"]
     assert working.status.state == "stopped"
 

@@ -135,7 +135,7 @@ class MemoryStore(Keeping):
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         done = self._all.leaves[-1][0] if self._all.leaves else 0
-        chosen = [(fed.pos, seal.leaf(fed.event)) for fed in await self.feed(done, limit)]
+        chosen = [(fed.pos, seal.leaf(fed.event)) for fed in self._fed(done, limit)]
         if not chosen:
             return None
         last, skipped = len(self._all.blocks), seal.skip_of(len(self._all.blocks) + 1)
@@ -238,6 +238,9 @@ class MemoryStore(Keeping):
         return [list(self._check().events.get(key, ())) for key in keys]
 
     async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[Fed]:
+        return self._fed(after, limit)
+
+    def _fed(self, after: int, limit: int) -> list[Fed]:
         fed = [fed for one in self._check().events.values() for fed in one if fed.pos > after]
         return sorted(fed, key=lambda fed: fed.pos)[: max(limit, 0)]
 

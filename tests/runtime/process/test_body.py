@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import signal
 import threading
@@ -447,6 +448,36 @@ except MemoryError: print("no memory")
     assert body.tail(9) == [f"500000000 {os.nice(0) + 3}", "no memory"]
 
 
+async def test_a_child_gets_its_signals_as_a_fresh_program_expects_them(keeper: Keeper) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        body = await started(keeper, SLEEP)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert _masks(body) == {"SigIgn": set(), "SigBlk": set()}
+    await end(body)
+
+
+async def test_nothing_of_what_its_parent_ignores_or_blocks_reaches_a_child() -> None:
+    # Those of crashes are left to faulthandler, which could not be given them back.
+    kept = ("KILL", "STOP", "SEGV", "FPE", "ABRT", "BUS", "ILL")
+    deaf = signal.valid_signals() - {getattr(signal, f"SIG{name}") for name in kept}
+    # A shell ignores SIGINT and SIGQUIT for what runs in its background, nohup SIGHUP, Python
+    # SIGPIPE and SIGXFSZ; and a thread blocks what the one that began it had blocked.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in deaf}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, deaf)
+    keeper = Keeper()
+    try:
+        body = await started(keeper, SLEEP)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert _masks(body) == {"SigIgn": set(), "SigBlk": set()}
+    await end(body)
+    keeper.close()
+
+
 async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
     """Behaviour 4."""
     await end(await started(keeper, SLEEP))
@@ -462,6 +493,19 @@ async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
         assert members(pid) == []
         assert state_of(pid) is None, "reaped"
     await until(lambda: (_files(), threading.active_count()) == before)
+
+
+def _masks(body: ProcessBody) -> dict[str, set[int]]:
+    """Which signals it ignores and blocks, of those that a program may name.
+
+    The C library keeps two for itself: what was started by `posix_spawn`, as make does it, ignores
+    them, and everything below it too. Nobody can change that, and to nobody does it matter.
+    """
+    status = Path(f"/proc/{_leader(body)}/status").read_text("utf-8")
+    return {
+        name: {number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1}
+        for name, mask in re.findall(r"^(SigIgn|SigBlk):\t(\w+)$", status, re.MULTILINE)
+    }
 
 
 def _files() -> int:

@@ -59,10 +59,13 @@ class Pool:
     async def close(self) -> None:
         """Refuse what has not begun, wait for what has, then close every connection."""
         self._closing.set()
-        await self._is_quiet.wait()
-        for connection in self._idle:
-            await connection.close()
-        self._idle.clear()
+        try:
+            await self._is_quiet.wait()
+            while self._idle:
+                await self._idle.pop().close()
+        finally:
+            # Also when the server is gone, or whoever closes it is called off.
+            self._forget_idle()
 
     async def _patiently(self, operation: Operation[T]) -> T:
         """Once more when the connection was lost, until the patience is at an end."""

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -132,10 +132,12 @@ class PostgresStore:
         opened, self._open = self._open, None
         self._bell.stop()
         if opened is not None:
-            await opened.crier.stop()
-            await opened.pool.close()
-            await opened.keyed.close()
-            await opened.listener.stop()
+            # Backwards, and each of them whatever becomes of the others.
+            async with AsyncExitStack() as parts:
+                parts.push_async_callback(opened.listener.stop)
+                parts.push_async_callback(opened.keyed.close)
+                parts.push_async_callback(opened.pool.close)
+                parts.push_async_callback(opened.crier.stop)
 
     def _opened(self, now: int | None = None) -> _Open:
         if os.getpid() != self._process:

@@ -15,6 +15,7 @@ import typer
 
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
+from detent.app.fleet.distant import DistantFleet
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
@@ -24,6 +25,7 @@ from detent.cli.fleetview import FleetView
 from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
+from detent.runtime.remote.client import Server
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
@@ -94,7 +96,9 @@ class Crew(Bundle):
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
 
-    def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
+    def orders(
+        self, program: str, life: Life, web: Web | None = None, server: Server | None = None
+    ) -> Orders:
         """The same as the fleet takes it."""
         with errors_end():
             settings = Settings(
@@ -105,7 +109,7 @@ class Crew(Bundle):
                 fair=None if self.fair is None else Fair(self.fair),
             )
             return Orders(
-                told=Told(reference=program, url=self.store, settings=settings),
+                told=Told(reference=program, url=self.store, settings=settings, server=server),
                 workers=self.workers,
                 name=self.name,
                 state_dir=self.state_dir,
@@ -157,10 +161,31 @@ class Site(Bundle):
         return Web(host=self.host, port=self.port) if self.server else None
 
 
+@dataclass(frozen=True)
+class Far(Bundle):
+    """The server that keeps the jobs, for workers without a database."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="DETENT_SERVER", help="Work for this server: no database is used."
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="DETENT_KEY", help="The key it lets workers in by."),
+    ] = None
+
+    @property
+    def told(self) -> Server | None:
+        """The same as the fleet takes it."""
+        return None if self.server is None else Server(url=self.server, key=self.key)
+
+
 @expanded
-def worker(program: Program, crew: Crew, life: Life) -> None:
+def worker(program: Program, crew: Crew, life: Life, far: Far) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, lambda: crew.orders(program, life), view=False)
+    _run(program, lambda: crew.orders(program, life, server=far.told), view=False)
 
 
 @expanded
@@ -203,7 +228,8 @@ async def serve(
     reload: bool = False,
 ) -> int:
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
-    fleet = Fleet(app, orders)
+    server = orders.told.server
+    fleet = Fleet(app, orders) if server is None else DistantFleet(app, orders, server)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
@@ -212,8 +238,10 @@ async def serve(
                 "%d workers run the jobs of %s, which are kept in %s",
                 orders.workers,
                 orders.told.reference,
-                shown_url(app.connection.url),
+                shown_url(app.connection.url) if server is None else server.shown,
             )
+            if server is not None and server.is_open:
+                _log.warning("everybody on the way to the server can read along: use https")
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
             with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):

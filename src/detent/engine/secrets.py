@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from detent.engine.asks import Ask
 
-__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at"]
+__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at", "values_at"]
 
 REDACTED: Final = "[secret]"
 """What everybody but the handler sees."""
@@ -159,6 +159,19 @@ def redacted_at(payload: str, paths: Sequence[str]) -> str:
     for path in paths:
         payload = _changed(payload, path, lambda _at, _raw: hidden)
     return payload
+
+
+def values_at(payload: str, paths: Sequence[str]) -> tuple[Any, ...]:
+    """What stands at these places of a payload that is open."""
+    found: list[Any] = []
+
+    def kept(_: Path, raw: msgspec.Raw) -> msgspec.Raw:
+        found.append(msgspec.json.decode(raw))
+        return raw
+
+    for path in paths:
+        _changed(payload, path, kept)
+    return tuple(found)
 
 
 def _is_marked(payload: str) -> bool:

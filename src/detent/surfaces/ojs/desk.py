@@ -72,6 +72,18 @@ class Desk:
         """Reads jobs for whoever calls."""
         return Reader(self.tenant(call), self.now(), vetoes=self.settings.test_mode)
 
+    # --- waiting --------------------------------------------------------------------------------
+
+    def seen(self, count: int) -> str:
+        """What a claim has seen, told so that only this process takes it for its own."""
+        return f"{self.started_at}.{count}"
+
+    def seen_here(self, told: str | None) -> int | None:
+        """The count, if it is one of ours."""
+        mark, _, count = (told or "").partition(".")
+        is_ours = mark == str(self.started_at) and count.isascii() and count.isdigit()
+        return int(count) if is_ours and len(count) <= len(mark) else None
+
     # --- jobs -----------------------------------------------------------------------------------
 
     async def stored(self, call: Call, job_id: str) -> Stored:

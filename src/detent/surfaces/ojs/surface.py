@@ -29,6 +29,7 @@ from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.registry import Registry
+from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.streams import Streams
@@ -135,6 +136,11 @@ class OjsSurface:
         for path in ("/workers/heartbeat", "/workers/beat"):
             yield _route("POST", path, self.workers.heartbeat, _W, takes="BeatRequest")
         yield _route("POST", "/workers/register", self.workers.register, _W)
+        remote = Remote(self.desk, self.workers)
+        yield _route("POST", "/workers/report", remote.report, _W)
+        yield _route("POST", "/workers/wait", remote.wait, _W)
+        yield _route("POST", "/workers/results", remote.results, _W)
+        yield _route("POST", "/workers/gone", remote.gone, _W)
         yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
 
     def _other_routes(self) -> Iterable[Route]:

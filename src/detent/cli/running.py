@@ -166,9 +166,12 @@ class Far(Bundle):
     """The server that keeps the jobs, for workers without a database."""
 
     server: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="URL", envvar="DETENT_SERVER", help="Work for this server: no database is used."
+            "--server",
+            metavar="URL",
+            envvar="DETENT_SERVER",
+            help="Work for this server, without a database; given again, for any of them.",
         ),
     ] = None
     key: Annotated[
@@ -179,7 +182,7 @@ class Far(Bundle):
     @property
     def told(self) -> Server | None:
         """The same as the fleet takes it."""
-        return None if self.server is None else Server(url=self.server, key=self.key)
+        return Server(urls=tuple(self.server), key=self.key) if self.server else None
 
 
 @expanded

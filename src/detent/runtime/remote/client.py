@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import httptools
@@ -28,36 +28,45 @@ _TYPE: Final = "application/openjobspec+json"
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """What a server or something before it answers when another time may be better."""
 _OK: Final = range(200, 300)
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server is, and the key it lets us in with."""
+    """Where the server is, and the key it lets us in with; several addresses are of one store."""
 
-    url: str
+    urls: tuple[str, ...]
     key: str | None = None
 
     def __post_init__(self) -> None:
-        parts = _parts(self.url)
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            why = "server is an address like https://jobs.example.com"
-            raise BadOption(f"{why}, not {self.url[:100]!r}", option="server")
+        for url in self.urls:
+            parts = _parts(url)
+            if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+                why = "server is an address like https://jobs.example.com"
+                raise BadOption(f"{why}, not {url[:100]!r}", option="server")
+        if not self.urls:
+            raise BadOption("server is one address at least", option="server")
         if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
             raise BadOption("A key is one word, as `detent keys create` tells it", option="key")
 
     @property
     def is_open(self) -> bool:
         """Whether everybody on the way could read along."""
-        parts = urlsplit(self.url)
-        return parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost")
+        parts = [urlsplit(url) for url in self.urls]
+        return any(one.scheme == "http" and one.hostname not in _LOOPBACK for one in parts)
 
     @property
     def shown(self) -> str:
-        """The address for people: a key may be in the rest of it."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        """The addresses for people: a key may be in the rest of them."""
+        parts = [urlsplit(url) for url in self.urls]
+        return ", ".join(f"{one.scheme}://{_authority(one)}" for one in parts)
 
     def __repr__(self) -> str:
         return f"<Server {self.shown}>"
+
+
+class _Request(NamedTuple):
+    place: SplitResult
+    text: bytes
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -144,11 +153,14 @@ class _Line(asyncio.Protocol):
 
 
 class Client:
-    """Asks one server; whatever is wrong is `ServerAway`, or `ServerRefused` for good."""
+    """Asks one server; whatever is wrong is `ServerAway`, or `ServerRefused` for good.
+
+    Of several addresses one is used until it fails, and then the next.
+    """
 
     def __init__(self, server: Server, *, trust: ssl.SSLContext | None = None) -> None:
-        self._server = server
-        self._parts = urlsplit(server.url)
+        self._places = deque(urlsplit(url) for url in server.urls)
+        self._key = server.key
         self._trust = trust
         self._idle: deque[_Line] = deque()
 
@@ -160,7 +172,26 @@ class Client:
         It is sent once more at once if the connection had been left to itself: nothing here does
         harm when it arrives twice.
         """
-        request, name = self._request(path, msgspec.json.encode(body), tenant), self._server.shown
+        request = self._request(path, body, tenant)
+        try:
+            return await self._answer(request, kind, timeout_s)
+        except ServerAway:
+            self._turn_from(request.place)
+            raise
+
+    def close(self) -> None:
+        """Let all connections go."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _turn_from(self, place: SplitResult) -> None:
+        """Others may have turned already."""
+        if place is self._places[0]:
+            self._places.rotate(-1)
+            self.close()
+
+    async def _answer(self, request: _Request, kind: type[T], timeout_s: float) -> T:
+        name = _authority(request.place)
         try:
             async with asyncio.timeout(timeout_s):
                 status, text = await self._asked(request)
@@ -171,37 +202,34 @@ class Client:
         except OSError as error:
             why = str(error) or type(error).__name__
             raise ServerAway(f"{name} cannot be reached: {why}", why="connect") from None
-        return _read(status, text, kind, path)
+        return _read(status, text, kind)
 
-    def close(self) -> None:
-        """Let all connections go."""
-        while self._idle:
-            self._idle.pop().close()
-
-    async def _asked(self, request: bytes) -> tuple[int, bytes]:
+    async def _asked(self, request: _Request) -> tuple[int, bytes]:
         while True:
-            line = await self._line()
+            line = await self._line(request.place)
             was_idle, line.was_idle = line.was_idle, True
             try:
-                answer = await line.ask(request)
+                answer = await line.ask(request.text)
             except OSError:
                 if was_idle:
                     continue
                 raise
-            if not line.is_closed and len(self._idle) < _IDLE_MAX:
+            is_good = not line.is_closed and request.place is self._places[0]
+            if is_good and len(self._idle) < _IDLE_MAX:
                 self._idle.append(line)
+            else:
+                line.close()
             return answer
 
-    async def _line(self) -> _Line:
-        while self._idle:
+    async def _line(self, place: SplitResult) -> _Line:
+        while self._idle and place is self._places[0]:
             line = self._idle.pop()
             if not line.is_closed:
                 return line
-        parts = self._parts
-        is_safe = parts.scheme == "https"
-        port = parts.port or (443 if is_safe else 80)
+        is_safe = place.scheme == "https"
+        port = place.port or (443 if is_safe else 80)
         _, line = await asyncio.get_running_loop().create_connection(
-            _Line, parts.hostname or "", port, ssl=self._trusted if is_safe else None
+            _Line, place.hostname or "", port, ssl=self._trusted if is_safe else None
         )
         return line
 
@@ -209,34 +237,39 @@ class Client:
     def _trusted(self) -> ssl.SSLContext:
         return self._trust or ssl.create_default_context()
 
-    def _request(self, path: str, body: bytes, tenant: str) -> bytes:
+    def _request(self, path: str, body: Any, tenant: str) -> _Request:
+        place, text = self._places[0], msgspec.json.encode(body)
         lines = [
-            f"POST {self._parts.path.rstrip('/')}/ojs/v1{path} HTTP/1.1",
-            f"Host: {self._parts.netloc.rpartition('@')[2]}",
+            f"POST {place.path.rstrip('/')}/ojs/v1{path} HTTP/1.1",
+            f"Host: {_authority(place)}",
             f"Content-Type: {_TYPE}",
-            f"Content-Length: {len(body)}",
+            f"Content-Length: {len(text)}",
         ]
-        if self._server.key:
-            lines.append(f"Authorization: Bearer {self._server.key}")
+        if self._key:
+            lines.append(f"Authorization: Bearer {self._key}")
         if tenant:
             lines.append(f"X-OJS-Tenant: {tenant}")
-        return "\r\n".join((*lines, "", "")).encode() + body
+        return _Request(place, "\r\n".join((*lines, "", "")).encode() + text)
 
 
-def _read(status: int, text: bytes, kind: type[T], path: str) -> T:
+def _read(status: int, text: bytes, kind: type[T]) -> T:
     if status in _OK:
         try:
             return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
             why = f"The server answers what no Detent server does: {error}"
-            raise ServerRefused(why, why="answer", path=path) from None
+            raise ServerRefused(why, why="answer") from None
     try:
         told = msgspec.json.decode(text, type=_Problem).error
     except msgspec.DecodeError:
         told = _Refusal()
     fault = ServerAway if status in _LATER else ServerRefused
     why = told.message or "without a reason"
-    raise fault(f"The server answers {status}: {why}", why=told.code or str(status), path=path)
+    raise fault(f"The server answers {status}: {why}", why=told.code or str(status))
+
+
+def _authority(parts: SplitResult) -> str:
+    return parts.netloc.rpartition("@")[2]
 
 
 def _parts(url: str) -> SplitResult | None:

@@ -242,6 +242,8 @@ class OjsSurface:
         yield _route("POST", "/admin/jobs/{id}/retry", admin.retry, _O)
         yield _route("GET", "/admin/workers", admin.workers, _R)
         yield _route("POST", "/admin/workers/{id}/quiet", admin.quiet, _O)
+        yield _route("POST", "/admin/workers/{id}/resume", admin.wake, _O)
+        yield _route("POST", "/admin/workers/{id}/terminate", admin.terminate, _O)
         yield _route("DELETE", "/admin/workers/{id}", admin.remove_worker, _O, (204,))
         yield _route("GET", "/admin/dead-letter", admin.letters, _R)
         yield _route("GET", "/admin/dead-letter/stats", self.letters.stats, _R)

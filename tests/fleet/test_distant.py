@@ -227,7 +227,7 @@ def await_ends(yard: Yard, jobs: int, scale: Scale) -> None:
     eventually(lambda: yard.counts()["completed"] >= jobs, f"{jobs} jobs end", scale.patience_s)
 
 
-def begun(yard: Yard, urls: Sequence[str], number: int) -> subprocess.Popen[bytes]:
+def begun(yard: Yard, urls: list[str], number: int) -> subprocess.Popen[bytes]:
     """Two workers that turn to these servers, every other fleet to the second one first."""
     first = urls[number:] + urls[:number]
     told = [word for url in first for word in ("--server", url)]

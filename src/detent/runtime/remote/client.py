@@ -120,7 +120,7 @@ class _Line(asyncio.Protocol):
         """The whole of it."""
         status, is_kept = self._parser.get_status_code(), self._parser.should_keep_alive()
         if status < _OK.start:
-            self._parser, self._pieces = httptools.HttpResponseParser(self), []
+            self._pieces = []  # The answer is still to come.
         elif self.answer is not None and not self.answer.done():
             self.answer.set_result((status, b"".join(self._pieces)))
             if not is_kept:

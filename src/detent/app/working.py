@@ -29,6 +29,7 @@ from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.office import Office
 from detent.runtime.running import Runner
+from detent.runtime.spanning import traced
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker
 from detent.stores.api import Fair, Store, Who, WorkerRow
@@ -196,7 +197,7 @@ def runner_of(
     """What runs the jobs of the app, in the name of that instance."""
     by = By(Actor.WORKER, instance)
     runner = Runner(engine, app.bridge, app.handlers, by, executors)
-    runner.around = app.runs
+    runner.around = traced(app.runs)
     return runner
 
 

@@ -195,6 +195,16 @@ class Context:
         return self._stored.job.id
 
     @property
+    def job_type(self) -> str:
+        """The name that the function is known by."""
+        return self._stored.body.type
+
+    @property
+    def queue(self) -> str:
+        """The queue that the job was taken from."""
+        return self._stored.job.queue
+
+    @property
     def attempt(self) -> int:
         """How many times the job has been started, this time included."""
         return self._stored.job.attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -38,8 +39,11 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Yard, Serve
     try:
         key = yard.app.bridge.run(_key(yard))
         server = Served(yard).up()
-        yard.start("--server", server.url, "--key", key, "--grace", "10s")
+        told = ("--server", server.url, "--key", key, "--grace", "10s", "--json-logs")
+        fleet = yard.start(*told)
         yield yard, server
+        for line in yard.log(fleet).splitlines():
+            assert json.loads(line)["component"] == "supervisor"
     finally:
         yard.close()
 

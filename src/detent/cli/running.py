@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from detent.runtime.supervisor.signals import Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
+from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
 __all__ = ["started", "up", "worker"]
 
@@ -95,6 +96,9 @@ class Crew(Bundle):
     upkeep: Annotated[
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
+    ] = False
 
     def orders(
         self, program: str, life: Life, web: Web | None = None, server: Server | None = None
@@ -188,6 +192,7 @@ class Far(Bundle):
 @expanded
 def worker(program: Program, crew: Crew, life: Life, far: Far) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
+    _log_on(view=False, as_json=crew.json_logs)
     _run(program, lambda: crew.orders(program, life, server=far.told), view=False)
 
 
@@ -203,22 +208,26 @@ def up(
     ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, lambda: crew.orders(program, life, site.web), view=True, reload=reload)
+    is_shown = stdout_is_terminal()
+    _log_on(view=is_shown, as_json=crew.json_logs)
+    _run(program, lambda: crew.orders(program, life, site.web), view=is_shown, reload=reload)
+
+
+def _log_on(*, view: bool, as_json: bool) -> None:
+    """Everything below says what it says in the same way."""
+    if as_json:
+        os.environ[JSON_LOGS] = "1"
+    level = logging.WARNING if view else logging.INFO
+    log_to_stderr(as_json=as_json, component="supervisor", level=level)
 
 
 def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
-    is_shown = view and stdout_is_terminal()
-    logging.basicConfig(
-        level=logging.WARNING if is_shown else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
     with errors_end():
         orders = told()
         app = load(program)
         app.move_to(orders.told.url)
     with errors_end(lambda _: 1):
-        code = asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
+        code = asyncio.run(serve(app, orders, FleetView if view else None, reload=reload))
         app.close()
     raise typer.Exit(code)
 

@@ -37,6 +37,7 @@ from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
+from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
 __all__ = ["TOLD", "main"]
 
@@ -276,7 +277,8 @@ def main() -> int:
     if inside is None or text is None or instance is None:
         sys.stderr.write("This is started by `detent worker`, not by hand.\n")
         return 2
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
+    log_to_stderr(as_json=is_json, component="worker", plain=plain)
     told = msgspec.json.decode(text, type=Told)
     try:
         app = load(told.reference)

@@ -104,7 +104,6 @@ def test_lines_and_progress_need_no_event(client: Client) -> None:
         ({"event": "complete", "lines": [{"at": 1, "text": "x" * 20_000}]}, "lines"),
         ({"event": "complete", "lines": [{"at": 1, "text": "x"}] * 501}, "lines"),
         ({"event": "complete", "new": [{"type": "a", "id": "mine"}]}, "new"),
-        ({"event": "complete", "new": [{"type": "a", "tenant": "other"}]}, "new"),
         ({"event": "complete", "new": [{"type": "a", "rerun_of": "x"}]}, "new"),
     ],
 )

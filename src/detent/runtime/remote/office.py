@@ -8,10 +8,10 @@ answered as it was. What only somebody with a database can do is refused, and th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from time import time_ns
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from detent.stores.api import (
 
 __all__ = ["LEASE_S", "RemoteOffice", "RemoteSecrets", "tell_gone"]
 
+T = TypeVar("T")
 LEASE_S: Final = 15.0
 """How long the server waits for a sign of life before it gives our jobs to others."""
 _REPORTS_MAX: Final = 200
@@ -115,6 +116,8 @@ class RemoteOffice:
         self._ahead_us = 0
         self._seen: str | None = None
         self._held: dict[Key, Stored] = {}
+        self._asked: dict[str, str] = {}
+        """Whose jobs were asked for, by whose they are: a key may be for one tenant alone."""
         self._results: dict[tuple[Key, str], list[Result]] = {}
 
     @property
@@ -149,12 +152,13 @@ class RemoteOffice:
         self._seen = told.seen
         for one in told.records:
             self._held[key_of(one.job)] = one
+            self._asked[one.job.tenant] = want.tenant
         return Claimed(told.records, retry_at=told.retry_at)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Reports, an answer for each, in order; those of a tenant go together."""
         answers: dict[int, j.Answer] = {}
-        for tenant, some in _by_tenant(enumerate(changes), lambda pair: pair[1].key):
+        for tenant, some in self._by_tenant(enumerate(changes), lambda pair: pair[1].key):
             said = await self._say(tenant, [report_of(change) for _, change in some])
             for (at, change), one in zip(some, said, strict=True):
                 answers[at] = _answer(one)
@@ -183,14 +187,14 @@ class RemoteOffice:
         now: int,  # noqa: ARG002 - as stores have it
     ) -> list[bool]:
         """How far runs are; of one that is not ours any more it is not heard."""
-        for tenant, some in _by_tenant(notes, lambda one: one[0]):
+        for tenant, some in self._by_tenant(notes, lambda one: one[0]):
             said = [Report(job_id=key[1], lease=lease, note=note) for key, lease, note in some]
             await self._say(tenant, said)
         return [True] * len(notes)
 
     async def append_logs(self, lines: Sequence[tuple[Key, Line]]) -> list[int]:
         """What runs said."""
-        for tenant, some in _by_tenant(lines, lambda one: one[0]):
+        for tenant, some in self._by_tenant(lines, lambda one: one[0]):
             await self._say(tenant, list(_reports_of(some)))
         return [1] * len(lines)
 
@@ -205,8 +209,8 @@ class RemoteOffice:
         """The steps before a job; what came out of them comes along, and is asked for next."""
         if job.workflow is None:
             return Before()
-        body = {"job_id": job.id, "lease": job.lease}
-        told = await self._client.post("/workers/results", body, _Results, tenant=job.tenant)
+        body, tenant = {"job_id": job.id, "lease": job.lease}, self._tenant(key_of(job))
+        told = await self._client.post("/workers/results", body, _Results, tenant=tenant)
         if len(self._results) > _RESULTS_MAX:
             self._results.clear()
         key = (job.tenant, job.workflow)
@@ -222,7 +226,7 @@ class RemoteOffice:
     async def beat(self, workers: Sequence[WorkerRow], *, now: int) -> list[bool]:  # noqa: ARG002
         """Say that we live, and hold on to everything that was given to us."""
         heard = await self._beat(list(self._held))
-        for key in [key for key in self._held if key[1] in heard[key[0]].jobs_lost]:
+        for key in [key for key in self._held if key[1] in heard[self._tenant(key)].jobs_lost]:
             del self._held[key]
         self.directed(_sternest(one.state for one in heard.values()))
         return [True] * len(workers)
@@ -236,7 +240,7 @@ class RemoteOffice:
     async def _beat(self, keys: Sequence[Key]) -> dict[str, _Beaten]:
         told: dict[str, _Beaten] = {}
         for tenant in self._tenants:
-            names = {key[1]: self._lease(key) for key in keys if key[0] == tenant}
+            names = {key[1]: self._lease(key) for key in keys if self._tenant(key) == tenant}
             body = {
                 "worker_id": self.instance,
                 "leases": names,
@@ -263,12 +267,24 @@ class RemoteOffice:
             self._ahead_us = told.now - (sent + time_ns() // 1_000) // 2
         return told
 
+    def _tenant(self, key: Key) -> str:
+        """By which name the server is asked for it."""
+        return self._asked.get(key[0], key[0])
+
+    def _by_tenant(
+        self, things: Iterable[T], key_of_it: Callable[[T], Key]
+    ) -> Iterator[tuple[str, list[T]]]:
+        found: dict[str, list[T]] = {}
+        for one in things:
+            found.setdefault(self._tenant(key_of_it(one)), []).append(one)
+        yield from found.items()
+
     def _lease(self, key: Key) -> str:
         held = self._held.get(key)
         return "" if held is None else held.job.lease or ""
 
     def _seen_now(self, key: Key, heard: Mapping[str, _Beaten]) -> Stored | None:
-        held, told = self._held.get(key), heard[key[0]]
+        held, told = self._held.get(key), heard[self._tenant(key)]
         if held is None or key[1] in told.jobs_lost:
             return None
         if key[1] not in told.jobs_cancelled:
@@ -304,13 +320,6 @@ def _facts(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _by_tenant(things: Any, key_of_it: Callable[[Any], Key]) -> Iterator[tuple[str, list[Any]]]:
-    found: dict[str, list[Any]] = {}
-    for one in things:
-        found.setdefault(key_of_it(one)[0], []).append(one)
-    yield from found.items()
-
-
 def _reports_of(lines: Sequence[tuple[Key, Line]]) -> Iterator[Report]:
     """The lines of each job together, as many as go with one report."""
     found: dict[str, list[Line]] = {}
@@ -336,7 +345,7 @@ def _batches(reports: Sequence[Report]) -> Iterator[list[msgspec.Raw]]:
         yield batch
 
 
-def _sternest(states: Any) -> str:
+def _sternest(states: Iterable[str]) -> str:
     """Of several words the one that asks for most."""
     order = ("running", "quiet", "terminate")
     return max(states, key=lambda one: order.index(one) if one in order else 0, default="running")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine import limits
 from detent.engine.access import Scope
@@ -69,7 +70,8 @@ class Remote:
             raise invalid(f"at most {REPORTS_MAX} reports go together", field="reports")
         tenant, store = self._desk.tenant(call), self._desk.engine.store
         found = await store.get([(tenant, one.job_id) for one in asked.reports])
-        told = list(zip(asked.reports, found, strict=True))
+        reports = [self._whole(call, one) for one in asked.reports]
+        told = list(zip(reports, found, strict=True))
         for report, stored in told:
             self._need_right(call, report, stored)
         known = [(report, stored) for report, stored in told if stored is not None]
@@ -110,14 +112,24 @@ class Remote:
         if stored is not None:
             self._desk.need_queue(call, stored.job.queue)
             for ask in report.new:
-                self._need_follower(call, ask, stored)
+                self._need_follower(call, ask)
 
-    def _need_follower(self, call: Call, ask: Ask, stored: Stored) -> None:
+    def _whole(self, call: Call, report: Report) -> Report:
+        """Jobs that follow and say not whose they are, are of the tenant that the key is for."""
+        if not report.new or call.who.may_enter(""):
+            return report
+        own = self._desk.tenant(call)
+        new = tuple(one if one.tenant else replace(one, tenant=own) for one in report.new)
+        return replace(report, new=new)
+
+    def _need_follower(self, call: Call, ask: Ask) -> None:
         if not call.who.has(Scope.PRODUCE):
             raise Problem(403, "forbidden", "this key may not enqueue what follows")
         self._desk.need_queue(call, ask.queue)
         named = (ask.id, ask.rerun_of, ask.workflow, ask.step, ask.delivery)
-        if ask.tenant != stored.job.tenant or any(named) or is_keyed(ask):
+        if not call.who.may_enter(ask.tenant):
+            raise Problem(403, "forbidden", "this key is for other tenants")
+        if any(named) or is_keyed(ask):
             raise invalid("what follows a job has neither an id nor a key of its own", field="new")
         limits.need_job(ask)
 
@@ -153,7 +165,7 @@ class Remote:
     async def _note(self, told: Sequence[tuple[Report, Stored]]) -> None:
         store, now = self._desk.engine.store, self._desk.now()
         notes = [
-            (key_of(stored.job), one.lease, msgspec.structs.replace(one.note, at=now))
+            (key_of(stored.job), one.lease, replace(one.note, at=now))
             for one, stored in told
             if one.note is not None
         ]

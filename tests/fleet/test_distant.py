@@ -14,9 +14,10 @@ import pytest
 
 from detent import Handle, JobFailed, chain
 from detent.engine.access import Scope
+from detent.runtime.remote.office import LEASE_S
 from tests.fleet.diaries import judge_diary, runs_of
 from tests.fleet.servers import Served
-from tests.fleet.yard import Yard
+from tests.fleet.yard import Yard, outlast
 from tests.surfaces.server import Client
 from tests.waiting import eventually
 
@@ -185,6 +186,29 @@ def test_a_server_that_comes_back_finds_the_same_run(yard: Yard) -> None:
     fleet.send_signal(signal.SIGTERM)
     assert fleet.wait(60) == 0, yard.log(fleet)
     assert [event.name for event in late.history()][2:] == ["hand_back", "due"]
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("who", ["server", "worker"])
+def test_whoever_is_silent_for_longer_than_a_lease_has_lost_its_jobs(yard: Yard, who: str) -> None:
+    """The server is away, or the worker stands still: no run goes on beside the one after it."""
+    server = Served(yard).up()
+    yard.start("--server", server.url)
+    handle = yard.enqueue("held", 0, "go")
+    eventually(yard.diary)
+    [worker] = workers_of(server)
+    if who == "server":
+        server.kill()
+        outlast(LEASE_S + 2.0)
+        server.begin()
+    else:
+        os.kill(worker["pid"], signal.SIGSTOP)
+        outlast(LEASE_S + 2.0)
+        os.kill(worker["pid"], signal.SIGCONT)
+    eventually(lambda: len(runs_of(yard.diary(), 0)) > 1, "it is run again")
+    yard.let_go("go")
+    assert handle.result(timeout=60) == 0
+    judge(yard, [handle])
 
 
 # --- two servers ----------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
+from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
 from detent.stores.select import Filter
 
@@ -333,7 +334,7 @@ class Detent:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
         await self.schedules.aput()
-        return await Drain(engine, self.bridge, self.handlers, around=self.runs).run()
+        return await Drain(engine, self.bridge, self.handlers, around=traced(self.runs)).run()
 
     def working(self, **options: Unpack[WorkingOptions]) -> Working:
         """A worker in the running loop: `async with app.working(slots=10): ...`."""

@@ -12,6 +12,7 @@ import typer
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
+from detent.surfaces.http.logs import JSON_LOGS
 
 __all__ = ["engine_limits", "leases", "serve"]
 
@@ -75,7 +76,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     json_logs: Annotated[
-        bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
+        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
     ] = False,
     app: Annotated[
         str | None,

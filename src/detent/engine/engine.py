@@ -25,6 +25,7 @@ from detent.engine.queries import Queries
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
+from detent.engine.spans import producing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
 from detent.engine.upkeep import Answers, Upkeep
@@ -111,11 +112,17 @@ class Engine:
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """New jobs, or those that were there already; an answer for each, in order."""
-        return await self._enqueueing.enqueue(asks, by)
+        with producing(asks) as spans:
+            answers = await self._enqueueing.enqueue(spans.asks, by)
+            spans.hear(answers)
+            return answers
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
         """New jobs, all of them or none: then which of them could not be, and why."""
-        return await self._enqueueing.enqueue_together(asks, by)
+        with producing(asks) as spans:
+            answer = await self._enqueueing.enqueue_together(spans.asks, by)
+            spans.hear([answer.why] * len(asks) if isinstance(answer, Refused) else answer)
+            return answer
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from detent.engine.asks import Ask
 
-__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at"]
+__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at", "values_at"]
 
 REDACTED: Final = "[secret]"
 """What everybody but the handler sees."""
@@ -168,6 +168,19 @@ def _outermost(paths: Sequence[str]) -> list[str]:
         if not any(path.startswith(f"{outer}.") for outer in found):
             found.append(path)
     return found
+
+
+def values_at(payload: str, paths: Sequence[str]) -> tuple[Any, ...]:
+    """What stands at these places of a payload that is open."""
+    found: list[Any] = []
+
+    def kept(_: Path, raw: msgspec.Raw) -> msgspec.Raw:
+        found.append(msgspec.json.decode(raw))
+        return raw
+
+    for path in paths:
+        _changed(payload, path, kept)
+    return tuple(found)
 
 
 def _is_marked(payload: str) -> bool:

@@ -76,9 +76,12 @@
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
+        ├── NoStore            a process that works for a server, and has no database itself
         ├── ReadTooLong        a question that took too long to answer (ask for less)
         ├── SchemaAhead        tables that are newer than this code
         ├── SchemaBehind       tables that are older than this code and must be migrated
+        ├── ServerAway         the server that keeps the jobs cannot be reached (try again)
+        ├── ServerRefused      that server does not let us in, or does not do that
         ├── StoreBroken        an open store that must not go on (open it again)
         ├── StoreBusy          somebody else had the lock for too long (try again)
         ├── StoreClosed        a call before the store was opened or after it was closed
@@ -153,9 +156,12 @@ from detent.errors.stores import (
     BadUrl,
     BatchTooLarge,
     ClockAhead,
+    NoStore,
     ReadTooLong,
     SchemaAhead,
     SchemaBehind,
+    ServerAway,
+    ServerRefused,
     StoreBroken,
     StoreBusy,
     StoreClosed,
@@ -244,6 +250,7 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NoStore",
     "NotQuiet",
     "NotSuspendable",
     "NumberTooLarge",
@@ -262,6 +269,8 @@ __all__ = [
     "SchemaBehind",
     "SecretError",
     "SecretUnreadable",
+    "ServerAway",
+    "ServerRefused",
     "SlotExists",
     "StartFailed",
     "StoreBroken",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from detent.engine.commands import Beside, Change
-from detent.engine.engine import Engine
 from detent.errors import DetentError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -19,6 +18,7 @@ from detent.lifecycle.retry import ErrorInfo
 from detent.runtime.context import Asking, Heard
 from detent.runtime.ending import Raised, Told, ending
 from detent.runtime.executors.api import Died, Ended, Returned, Rung, Stopped
+from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
 from detent.runtime.running import Flight, Why
 from detent.stores.api import Failure, LimitKind, LimitRow, Line
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True):
 class Reporter:
     """Makes reports where the handlers run, and files them in the loop of the store."""
 
-    def __init__(self, engine: Engine, by: By) -> None:
+    def __init__(self, engine: Office, by: By) -> None:
         self._engine = engine
         self._by = by
 

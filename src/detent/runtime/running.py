@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
-from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
 from detent.errors import DetentError
 from detent.lifecycle.event import By
@@ -25,10 +24,13 @@ from detent.runtime.executors.means import Kind, chosen, kind_of
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.masking import Mask
 from detent.runtime.middleware import Arounds
+from detent.runtime.office import Office
 from detent.runtime.signature import Signature
 from detent.stores.api import Key, Stored, key_of
 
-__all__ = ["Flight", "Moment", "Runner", "Step", "Why"]
+__all__ = ["LOOK_S", "Flight", "Moment", "Runner", "Step", "Why"]
+
+LOOK_S = 0.5
 
 
 class Moment(StrEnum):
@@ -106,7 +108,7 @@ class Runner:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Office,
         bridge: Bridge,
         handlers: Mapping[str, Signature],
         by: By,
@@ -114,6 +116,8 @@ class Runner:
     ) -> None:
         self.around: Arounds[Context] = Arounds()
         """What is done around every run."""
+        self.look_s = LOOK_S
+        """How often whoever keeps the jobs is asked about all that run."""
         self.by = by
         self.engine = engine
         self.bridge = bridge

@@ -13,23 +13,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from detent.engine.commands import Change
-from detent.engine.engine import Engine
 from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.runtime.executors.means import Kind
+from detent.runtime.office import Office
 from detent.runtime.reporting import timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Key, Line, Note, Stored
 
-__all__ = ["LOOK_S", "Watching"]
+__all__ = ["Watching"]
 
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
 """How fine the ladder and time limits are."""
-LOOK_S = 0.5
-"""How often the store is asked about all that runs."""
 _YOUNG_S = 0.1
 """A run that has just begun is not asked about: most have ended before."""
 _OVER_S = 2.0
@@ -49,7 +47,7 @@ class Watching:
         grace_s: float = CANCEL_GRACE_US / 1_000_000,
     ) -> None:
         self._runner = runner
-        self._engine: Engine = runner.engine
+        self._engine: Office = runner.engine
         self._by: By = runner.by
         self._flights = flights
         self._floor = floor
@@ -82,7 +80,7 @@ class Watching:
         self._climb_all(now)
         await self._time_out()
         named, self._named = self._named, set()
-        if now - self._looked_at >= LOOK_S:
+        if now - self._looked_at >= self._runner.look_s:
             self._looked_at = now
             await self._look([one for one in self._all() if now - one.since >= _YOUNG_S])
         elif named:

@@ -71,13 +71,12 @@ class Fleet:
 
     async def __aenter__(self) -> Self:
         async with self._changing:
-            app = self.app
-            engine = await app.bridge.reach(app.engine())
+            await self._open()
             self.journal = _journal(self.orders)
             try:
-                self.supervisor = self._supervisor(engine)
+                self.supervisor = self._supervisor()
                 self._is_made = True
-                await self._begin(engine)
+                await self._begin()
                 await self.supervisor.start()
             except BaseException:
                 await self._end()
@@ -129,9 +128,13 @@ class Fleet:
 
     # --- how it is made -------------------------------------------------------------------------
 
-    def _supervisor(self, engine: Engine) -> Supervisor:
+    async def _open(self) -> None:
+        """Reach whoever keeps the jobs, before anything is started."""
+        self._engine: Engine = await self.app.bridge.reach(self.app.engine())
+
+    def _supervisor(self) -> Supervisor:
         tree = Tree(self.journal, name=f"{FLEET}{self.id}")
-        specs = [*self._keepers(engine), *self._servers(), *self._workers()]
+        specs = [*self._keepers(), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())
 
@@ -178,9 +181,9 @@ class Fleet:
             )
         ]
 
-    def _keepers(self, engine: Engine) -> list[Spec]:
+    def _keepers(self) -> list[Spec]:
         """What a fleet does beside running jobs, each in a slot of its own."""
-        app = self.app
+        app, engine = self.app, self._engine
         work: dict[str, Callable[[], Any]] = {
             "commands": lambda: Commands(self, engine, app.bridge).run()
         }
@@ -204,8 +207,8 @@ class Fleet:
 
     # --- beside the tree --------------------------------------------------------------------------
 
-    async def _begin(self, engine: Engine) -> None:
-        loop, bridge = asyncio.get_running_loop(), self.app.bridge
+    async def _begin(self) -> None:
+        loop, bridge, engine = asyncio.get_running_loop(), self.app.bridge, self._engine
 
         def hear(what: Callable[..., None]) -> Callable[..., None]:
             return lambda *news: _across(loop, what, news)

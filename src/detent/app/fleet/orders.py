@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import BadOption
+from detent.runtime.remote.client import Server
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.spec import OnSick, Probe, Recycle
@@ -20,6 +21,8 @@ __all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
 
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
+REMOTE_SLOTS_MAX: Final = 1_000
+"""So many jobs one heartbeat can name."""
 GRACE_S: Final = 30.0
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -27,12 +30,21 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker process is told: which program, which store, and what to work on.
 
-    Without `url` the program itself knows its store.
+    Without `url` the program itself knows its store; with `server` it needs none, because that one
+    keeps the jobs.
     """
 
     reference: str
     url: str | None = None
     settings: Settings = Settings()
+    server: Server | None = None
+
+    def __post_init__(self) -> None:
+        if self.server is not None and self.url is not None:
+            raise BadOption("Jobs are kept by a store or by a server, not by both", option="server")
+        if self.server is not None and self.settings.slots > REMOTE_SLOTS_MAX:
+            why = f"A worker of a server runs at most {REMOTE_SLOTS_MAX} jobs at once"
+            raise BadOption(f"{why}: start more workers", option="slots")
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from detent.surfaces.http.exchange import (
     body_of,
 )
 from detent.surfaces.http.gate import Gate, split_key
+from detent.surfaces.http.logs import REQUEST
 from detent.surfaces.http.metrics import Metrics
 from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
@@ -122,6 +123,7 @@ class WebApp:
         path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
+        REQUEST.set(call.request_id)
         surface = self._surface(path)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)

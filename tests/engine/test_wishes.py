@@ -71,4 +71,4 @@ async def test_wishes_of_many_holders_come_true_beside_a_commit(world: World) ->
     assert counting.steps == 12
     assert len(committed) == 1
     held = {one.claimed.jobs[0].job.id: one.claimed.jobs[0].job.holder for one in answers}
-    assert sorted(held.values()) == sorted(holders)
+    assert sorted(map(str, held.values())) == sorted(holders)

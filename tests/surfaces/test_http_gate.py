@@ -205,6 +205,14 @@ def test_a_rate_is_held(tmp_path: Path) -> None:
         limited = next(one for one in answers if one.status == 429)
         assert limited.error(429, "rate_limited")["retryable"] is True
         assert limited.headers["retry-after"] == "1"
+        # All who ask hear what is left, and whoever is refused hears when there is more.
+        told = [
+            (one.headers["x-ratelimit-limit"], one.headers["x-ratelimit-remaining"])
+            for one in answers
+        ]
+        assert told[:2] == [("3", "2"), ("3", "1")]
+        assert limited.headers["x-ratelimit-remaining"] == "0"
+        assert limited.headers["x-ratelimit-reset"] == "1"
         client.close()
 
 

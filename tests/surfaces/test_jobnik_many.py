@@ -1,4 +1,4 @@
-"""Much at once, and in order: many tasks, those that come back, priorities, long replies, a page."""
+"""Much at once, in order: many tasks, those that come back, priorities, long replies, a page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from detent import stores
 from detent.engine.engine import Engine
 from detent.lifecycle.views.jobnik import JOBNIK_PRIORITIES
 from detent.stores.api import Record, Stored
+from detent.surfaces.http.exchange import Settings
 from detent.surfaces.jobnik.jobs import PRIORITY
 from tests.surfaces.jobnik import Jobnik, fresh, problem
 from tests.surfaces.server import running
@@ -105,3 +106,16 @@ def test_a_page_shows_what_may_be_asked(jobnik: Jobnik) -> None:
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert b"PATCH /v1/stages/{stageId}/tasks/dequeue" in page.text
+
+
+def test_lists_come_in_pages_if_the_server_was_told_so(tmp_path: Path) -> None:
+    with running(f"sqlite:///{tmp_path}/detent.db", Settings(jobnik_pages=True)) as server:
+        jobnik = Jobnik(server.port)
+        job = jobnik.job()
+        jobnik.tasks(jobnik.stage(job, fresh()), 11)
+        assert jobnik.get("/jobs")["total"] == 1
+        found = jobnik.get("/tasks")
+        assert (found["total"], len(found["items"])) == (11, 10)
+        # The stages of one job are an array in both generations.
+        assert len(jobnik.get(f"/jobs/{job}/stages")) == 1
+        jobnik.close()

@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     test_mode: bool = False
     jobnik_lease_s: float = 1_800.0
     jobnik_leases_s: Mapping[str, float] = {}
+    jobnik_pages: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ from detent.surfaces.jobnik.checking import (
     query_of,
     text,
 )
-from detent.surfaces.jobnik.desk import PAGES, Desk, paged
+from detent.surfaces.jobnik.desk import PAGES, Desk
 from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
 from detent.surfaces.jobnik.keeping import (
     TRACEPARENT,
@@ -101,7 +101,7 @@ class Jobs:
         with_stages = query.get("should_return_stages", False)
         shown = {
             key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
-            for one in paged(query, jobs)
+            for one in self._desk.paged(query, jobs)
         }
         return self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
 

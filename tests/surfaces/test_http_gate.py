@@ -127,6 +127,8 @@ def test_a_key_for_some_queues_is_asked_about_every_item(guarded: Running, url: 
     mine.delete(f"/workflows/{flow['id']}").error(403, "forbidden")
     hook = {"url": "https://hooks.example/x", "events": ["*"]}
     mine.post("/webhooks/subscriptions", hook).error(403, "forbidden")
+    foreign = {"queues": ["mail.x", "pay"]}
+    mine.post("/webhooks/subscriptions", {**hook, "filter": foreign}).error(403, "forbidden")
     mine.get("/metrics").error(403, "forbidden")
     all_.get("/metrics")
     assert {one["name"] for one in mine.get("/queues").ok()["queues"]} == {"mail.x", "mail.y"}

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,7 @@ from tests.waiting import eventually
 def test_more_tasks_than_a_step_holds_come_at_once_or_not_at_all(jobnik: Jobnik) -> None:
     type_ = fresh()
     stage = jobnik.stage(jobnik.job(), type_)
-    bad = [{"data": {}}] * 1_500 + [{"data": 1}]
+    bad: list[Any] = [{"data": {}}] * 1_500 + [{"data": 1}]
     problem(jobnik.ask("POST", f"/stages/{stage}/tasks", bad), 400, "VALIDATION_ERROR")
     assert jobnik.counts(stage) == {}
     made = jobnik.tasks(stage, 1_500)
@@ -35,7 +36,7 @@ def test_more_tasks_than_a_step_holds_come_at_once_or_not_at_all(jobnik: Jobnik)
 
 def test_a_body_holds_so_many_tasks_and_no_more(jobnik: Jobnik) -> None:
     stage = jobnik.stage(jobnik.job(), fresh())
-    many = [{"data": {}}] * 20_001
+    many: list[Any] = [{"data": {}}] * 20_001
     problem(jobnik.ask("POST", f"/stages/{stage}/tasks", many), 400, "VALIDATION_ERROR")
 
 

@@ -42,7 +42,6 @@ _ABSENT = (
     "total-timeout",
     "stall-detection",
     "result-ttl",
-    "webhook-filters",
 )
 
 

@@ -75,6 +75,12 @@ def serve(  # noqa: PLR0913 - one parameter per option
             help="How long a Jobnik worker may be silent: all stages, or those of a type.",
         ),
     ] = None,
+    jobnik_pages: Annotated[
+        bool,
+        typer.Option(
+            "--jobnik-pages", help="Jobnik lists come in pages, also when none is asked for."
+        ),
+    ] = False,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
     ] = False,
@@ -102,6 +108,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         jobnik_leases_s=by_type,
         engine_deadlines_ms=engine_limits(pushing.engine_limit or ()),
         legacy_events=pushing.legacy_events,
+        jobnik_pages=jobnik_pages,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,

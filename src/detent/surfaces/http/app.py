@@ -87,6 +87,7 @@ class WebApp:
             *(route for one in surfaces for route in one.routes),
         ]
         self._routes = Routes(self.routes)
+        self._owners = {id(route): one for one in surfaces for route in one.routes}
         self._identity = Identity(lambda: time.time_ns() // 1_000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,14 +125,16 @@ class WebApp:
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
         REQUEST.set(call.request_id)
-        surface = self._surface(path)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
+        surface = self._owners.get(id(route)) or self._surface(path)
         try:
             reply = await self._answered(route, call, key, scope, receive)
         except Exception as error:
             reply = surface.problem(problem_of(error, call.request_id), call)
         headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
+        if call.allowance:
+            headers += _encoded(call.allowance)
         is_head = call.method == "HEAD"
         await _send(send, reply, headers, is_head=is_head)
         if reply.stream is not None and not is_head:
@@ -148,7 +151,7 @@ class WebApp:
         if route.scope is not None:
             call.who = await self._gate.admit(self.service.engine.access, call, key)
             self._gate.need(call.who, route.scope)
-            self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
+            call.allowance = self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
         length = call.header("content-length")
         if length != "0" and (length or call.header("transfer-encoding")):
             call.body = await body_of(receive, self.settings, length)
@@ -197,6 +200,10 @@ class WebApp:
             await socket.close(code=1008, reason=problem.message)
 
 
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
 def _path_of(scope: Scope) -> str:
     """The path as it was sent: what stands for something is decoded when it is asked for."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -208,7 +215,7 @@ async def _send(
 ) -> None:
     """The reply; of a stream its head, unless nobody wants more."""
     told = [*headers, *_SECURE]
-    told += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+    told += _encoded(reply.headers)
     if reply.stream is None:
         if reply.status not in _BODILESS:
             told.append((b"content-length", str(len(reply.body)).encode()))

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+import types
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    MutableMapping,
+)
 from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -59,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     socket_bytes_max: int = 2 * 1024 * 1024
     legacy_events: bool = False
     engine_deadlines_ms: Mapping[str, tuple[int, int, int]] = {}
+    jobnik_pages: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -74,7 +84,17 @@ class Reply(msgspec.Struct, frozen=True):
 class Call:
     """One request on its way. What it brings is read when it is asked for."""
 
-    __slots__ = ("body", "headers", "method", "params", "path", "query_string", "request_id", "who")
+    __slots__ = (
+        "allowance",
+        "body",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "query_string",
+        "request_id",
+        "who",
+    )
 
     def __init__(self, scope: Scope, path: str, request_id: str) -> None:
         self.method: str = scope["method"]
@@ -85,6 +105,8 @@ class Call:
         self.params: Mapping[str, str] = {}
         self.body = b""
         self.who: Principal = OPEN_TO_ALL
+        self.allowance: tuple[tuple[str, str], ...] = ()
+        """The headers that tell how often whoever calls may do so."""
 
     def header(self, name: str) -> str | None:
         """The value of a header; of several the last."""
@@ -105,12 +127,35 @@ async def body_of(receive: Receive, settings: Settings, length: str | None) -> b
     """All of the body, if it comes in time and is not too long."""
     if length is not None and length.isdigit() and int(length) > settings.body_bytes_max:
         raise _too_large(settings)
+    reading = _read(receive, settings)
+    try:
+        waits = reading.send(None)
+    except StopIteration as done:
+        # Mostly all of it is there already, and nobody needs to look at the clock.
+        found: bytes = done.value
+        return found
     try:
         async with asyncio.timeout(settings.body_s):
-            return await _read(receive, settings)
+            return await _rest(reading, waits)
     except TimeoutError:
         why = f"the body did not come within {settings.body_s:g} s"
         raise Problem(408, "request_timeout", why, retryable=True) from None
+
+
+@types.coroutine
+def _rest(reading: Coroutine[Any, None, bytes], waits: Any) -> Generator[Any, None, bytes]:
+    """Go on with what waits for this."""
+    while True:
+        error: BaseException | None = None
+        try:
+            yield waits
+        except BaseException as thrown:
+            error = thrown
+        try:
+            waits = reading.send(None) if error is None else reading.throw(error)
+        except StopIteration as done:
+            found: bytes = done.value
+            return found
 
 
 async def _read(receive: Receive, settings: Settings) -> bytes:

@@ -49,7 +49,6 @@ _ABSENT = (
     "total-timeout",
     "stall-detection",
     "result-ttl",
-    "webhook-filters",
 )
 
 

@@ -252,6 +252,7 @@ async def serve(
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     server = orders.told.server
     fleet = Fleet(app, orders) if server is None else DistantFleet(app, orders, server)
+    reloading = Reloading(fleet, is_on=reload)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
@@ -266,7 +267,7 @@ async def serve(
                 _log.warning("everybody on the way to the server can read along: use https")
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
-            with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
+            with nullcontext() if show is None else show(fleet), reloading:
                 await signals.unless_cancelled(fleet.wait())
                 # Jobs that still run are no reason to worry, until it is nearly time to kill them.
                 late_s = max(orders.grace_s - STACKS_S, 0.9 * orders.grace_s, STACKS_S)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -201,6 +202,7 @@ class Watching:
         flight.step, flight.step_at = Step.INTERRUPTED, now
         if flight.kind is Kind.THREAD:
             return
+        flight.step_at = math.inf
         if not flight.is_ours:
             said = f"this run was interrupted: it should have stopped ({flight.why})"
             flight.ctx.heard.say(said, "warning", self._engine.store.now())
@@ -215,6 +217,9 @@ class Watching:
                 await self._amend([flight], j.Interrupt)
         except StoreError as error:
             _log.warning("an interruption is not in the history: %s", error)
+        # Its last grace begins now: a slow store must not let the kill come first.
+        if flight.step is Step.INTERRUPTED:
+            flight.step_at = time.monotonic()
         self._floor(_interrupt, flight)
 
     def _kill(self, flight: Flight) -> None:

@@ -65,7 +65,7 @@ class Town:
         async def run() -> Any:
             client = Client(Server(urls=(self._url,), key=key))
             try:
-                return await work(RemoteOffice(client, "w1", WorkerSettings(), {"mail": ()}))
+                return await work(RemoteOffice(client, "w1", WorkerSettings(), {}))
             finally:
                 client.close()
 

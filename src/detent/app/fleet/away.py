@@ -28,7 +28,7 @@ class Distant:
 
     def __init__(self, app: Detent, told: Told, instance: str) -> None:
         assert told.server is not None  # noqa: S101 - else nobody makes one
-        places = {name: one.secret_places for name, one in app.handlers.items()}
+        places = {name: one.secret for name, one in app.handlers.items()}
         self._client = Client(told.server)
         self.office = RemoteOffice(self._client, instance, told.settings, places)
         self._beats: asyncio.Task[None] | None = None

@@ -40,7 +40,14 @@ class _Graves:
     async def registered(self, instance: str) -> None:
         """It may begin when the server has heard it."""
 
-    async def gone(self, instance: str, cause: str, exit_code: int | None) -> bool:  # noqa: ARG002
+    async def gone(
+        self,
+        instance: str,
+        cause: str,  # noqa: ARG002 - the server knows no causes
+        exit_code: int | None,  # noqa: ARG002
+        *,
+        crowded: bool,  # noqa: ARG002
+    ) -> bool:
         """What it held is free at once; unheard, as soon as its leases are over."""
         try:
             await tell_gone(self._client, instance, self._tenants)

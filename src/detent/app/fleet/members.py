@@ -38,8 +38,10 @@ class Registry(Protocol):
         """Return when it may begin."""
         ...
 
-    async def gone(self, instance: str, cause: str, exit_code: int | None) -> bool:
-        """It has ended; whether that could be told."""
+    async def gone(
+        self, instance: str, cause: str, exit_code: int | None, *, crowded: bool
+    ) -> bool:
+        """It has ended, and others may have brought it down; whether that could be told."""
         ...
 
 

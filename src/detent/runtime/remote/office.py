@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from time import time_ns
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -74,6 +74,10 @@ class _Beaten(msgspec.Struct, frozen=True):
     now: int | None = None
 
 
+Places: TypeAlias = Callable[[str], Sequence[str]]
+"""Where in a payload its secrets are."""
+
+
 class _Results(msgspec.Struct, frozen=True):
     before: Before
     results: dict[str, list[Result]]
@@ -82,13 +86,14 @@ class _Results(msgspec.Struct, frozen=True):
 class RemoteSecrets:
     """Secret arguments arrive open, and what is secret about them the program itself declares."""
 
-    def __init__(self, places: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, places: Mapping[str, Places]) -> None:
         self._places = places
 
     def opened(self, payload: str, owner: Owner) -> Opened:
         """The same, with what must be masked; what the server could not open does not open here."""
         Secrets().opened(payload, owner)
-        return Opened(payload, values_at(payload, self._places.get(owner.type, ())))
+        places = self._places[owner.type](payload) if owner.type in self._places else ()
+        return Opened(payload, values_at(payload, places))
 
     def sealed(self, ask: Ask, job_id: str) -> Ask:  # noqa: ARG002 - as stores have it
         """It is the server that locks: here it is only looked whether such a job could be."""
@@ -103,7 +108,7 @@ class RemoteOffice:
         client: Client,
         instance: str,
         settings: Settings,
-        places: Mapping[str, Sequence[str]],
+        places: Mapping[str, Places],
     ) -> None:
         self.instance = instance
         self.identity = Identity(self.now)

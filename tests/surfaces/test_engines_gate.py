@@ -11,9 +11,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+import typer
 from socketio.exceptions import ConnectionError as Unconnected
 
 from detent import stores
+from detent.cli.serve import engine_limits
 from detent.engine.access import Scope
 from detent.engine.engine import Engine as Kept
 from detent.surfaces.engines.wire import IN_FLIGHT_MAX
@@ -69,6 +71,11 @@ async def _speak(yard: Yard, keys: dict[str, str]) -> None:
         answer = yard.ask("GET", f"/engine/jobs/{made['jobId']}", authorization=bearer)
         assert answer.ok(404)["error"]["code"] == "UNKNOWN_JOB"
     assert yard.ask("POST", "/engine/jobs", {"jobType": "T"}).ok(401)["ok"] is False
+    # A key that is revoked opens nothing any more, also for those who are inside.
+    async with Engine(yard.port, "T", key=keys["work"]) as engine:
+        async with stores.open(yard.url) as store, Kept(store) as kept:
+            await kept.access.revoke(keys["work"].split("_")[1])
+        await asyncio.wait_for(engine.gone.wait(), 60)
 
 
 # --- messages that are none ---------------------------------------------------------------------
@@ -199,6 +206,22 @@ async def test_an_engine_that_never_acknowledges_costs_only_what_it_was_given(ya
         assert (await yard.comes_to(lost["jobId"], "failed"))["error"].startswith("ENGINE_NOT")
         done = [name for name in names if name != lost["jobId"]]
         assert {yard.job(name)["status"] for name in done} == {"completed"}
+
+
+async def test_one_connection_is_one_engine(yard: Yard) -> None:
+    async with Engine(yard.port, fresh()) as engine:
+        await engine.refused("ENGINE_IN_USE", "register", {**engine.told, "engineId": fresh("e")})
+        assert (await engine.register(capacity=3))["engineId"] == engine.id
+
+
+def test_limits_of_queues_are_told_in_seconds() -> None:
+    assert engine_limits(["a=b=1,2.5,3", "c=1,1,1"]) == {
+        "a=b": (1_000, 2_500, 3_000),
+        "c": (1_000, 1_000, 1_000),
+    }
+    for bad in ("1,2,3", "q=1,2", "q=0,1,1", "q=x,1,1", "q=1,1,inf"):
+        with pytest.raises(typer.BadParameter):
+            engine_limits([bad])
 
 
 async def test_there_is_no_long_polling(yard: Yard) -> None:

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 WIRE: Final = "detent.wire"
 CONNECTIONS_MAX: Final = 5_000
 _PING_S: Final = 10
+_RECHECK_S: Final = 2.0
 _SILENT: Final = logging.CRITICAL + 1
 Answers: TypeAlias = Mapping[
     str, tuple[type[msgspec.Struct], Callable[[Caller, Any], Awaitable[dict[str, Any]]]]
@@ -111,6 +112,15 @@ class SocketServer:
         socket = self._sio.eio.sockets.get(eio_sid)
         return 0 if socket is None else socket.queue.qsize()
 
+    async def recheck(self) -> None:
+        """Let go of those whose key opens nothing any more, again and again."""
+        while await self._desk.service.pause(_RECHECK_S):
+            for (namespace, sid), caller in tuple(self._callers.items()):
+                try:
+                    await self._gate.principal(self._desk.engine.access, caller.key)
+                except Problem:
+                    await self.part(namespace, sid)
+
     # --- the way in -----------------------------------------------------------------------------
 
     async def _connect(self, namespace: str, sid: str, environ: Any, auth: Any) -> None:
@@ -141,7 +151,7 @@ class SocketServer:
         scopes = self._rooms[namespace].scopes
         if not any(who.has(scope) for scope in scopes):
             raise Fault("FORBIDDEN", f"this needs the scope {' or '.join(scopes)}")
-        return Caller(sid, who, wire)
+        return Caller(sid, who, wire, text)
 
     async def _disconnect(self, namespace: str, sid: str) -> None:
         caller = self._callers.pop((namespace, sid), None)

@@ -102,15 +102,20 @@ class SocketServer:
     async def part(self, namespace: str, sid: str) -> None:
         """Let go of one of them."""
         if (namespace, sid) in self._callers:
-            eio_sid = self._sio.manager.eio_sid_from_sid(sid, namespace)
+            socket = self._socket(namespace, sid)
             await self._sio.disconnect(sid, namespace=namespace)
-            await self._sio.eio.disconnect(eio_sid)
+            if socket is not None:
+                # Not by the usual way, which waits until all is read: that may be never.
+                await socket.close(wait=False)
 
     def waiting(self, namespace: str, sid: str) -> int:
         """How much of what was sent to it is not on its way yet."""
+        socket = self._socket(namespace, sid)
+        return 0 if socket is None else int(socket.queue.qsize())
+
+    def _socket(self, namespace: str, sid: str) -> Any:
         eio_sid = self._sio.manager.eio_sid_from_sid(sid, namespace)
-        socket = self._sio.eio.sockets.get(eio_sid)
-        return 0 if socket is None else socket.queue.qsize()
+        return self._sio.eio.sockets.get(eio_sid)
 
     async def recheck(self) -> None:
         """Let go of those whose key opens nothing any more, again and again."""

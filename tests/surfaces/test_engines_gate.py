@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import typer
 from socketio.exceptions import ConnectionError as Unconnected
 
 from detent import stores
+from detent.cli.serve import engine_limits
 from detent.engine.access import Scope
 from detent.engine.engine import Engine as Kept
+from detent.engine.enqueueing import Ask
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.surfaces.engines import telling
 from detent.surfaces.engines.wire import IN_FLIGHT_MAX
 from detent.surfaces.http.exchange import Settings
 from tests.surfaces.engines import Client, Engine, Listener, Yard, fresh, held
@@ -69,6 +78,11 @@ async def _speak(yard: Yard, keys: dict[str, str]) -> None:
         answer = yard.ask("GET", f"/engine/jobs/{made['jobId']}", authorization=bearer)
         assert answer.ok(404)["error"]["code"] == "UNKNOWN_JOB"
     assert yard.ask("POST", "/engine/jobs", {"jobType": "T"}).ok(401)["ok"] is False
+    # A key that is revoked opens nothing any more, also for those who are inside.
+    async with Engine(yard.port, "T", key=keys["work"]) as engine:
+        async with stores.open(yard.url) as store, Kept(store) as kept:
+            await kept.access.revoke(keys["work"].split("_")[1])
+        await asyncio.wait_for(engine.gone.wait(), 60)
 
 
 # --- messages that are none ---------------------------------------------------------------------
@@ -199,6 +213,74 @@ async def test_an_engine_that_never_acknowledges_costs_only_what_it_was_given(ya
         assert (await yard.comes_to(lost["jobId"], "failed"))["error"].startswith("ENGINE_NOT")
         done = [name for name in names if name != lost["jobId"]]
         assert {yard.job(name)["status"] for name in done} == {"completed"}
+
+
+@pytest.mark.slow
+async def test_a_subscriber_that_never_reads_is_let_go_of_and_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telling, "QUEUE_MAX", 100)
+    url = f"sqlite:///{tmp_path}/detent.db"
+    with running(url, Settings(stall_s=0.2)) as server:
+        yard = Yard(url, server.port)
+        stuck = await _mute_subscriber(yard.port)
+        metric = 'detent_event_subscribers{names="new"}'
+        await until(lambda: yard.counted(metric) == 1)
+        async with Listener(yard.port) as listener, stores.open(url) as store, Kept(store) as kept:
+            await listener.hear()
+            long = "x" * 255
+            meta = json.dumps({"userId": long})
+            ask = Ask(type=long, profile="engine", queue="engines", meta=meta)
+            for count in range(1, 16):
+                await kept.enqueue([ask] * 1_000, By(Actor.USER, "test"))
+                await until(partial(_has_heard, listener, count * 1_000))
+                if yard.counted(metric) == 1:
+                    break
+            assert yard.counted(metric) == 1
+        stuck.close()
+
+
+def _has_heard(listener: Listener, count: int) -> bool:
+    return len(listener.came) >= count
+
+
+async def _mute_subscriber(port: int) -> socket.socket:
+    """Somebody who subscribes to everything and then reads nothing, with little room for it."""
+    mute = socket.socket()
+    mute.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+    mute.connect(("127.0.0.1", port))
+    key = base64.b64encode(bytes(16)).decode()
+    head = (
+        "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {key}",
+        "Sec-WebSocket-Version: 13",
+    )
+    mute.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+    mute.recv(1_000)
+    for text in ("40/events,", '42/events,["subscribe",{}]'):
+        data = text.encode()
+        # Frames of clients are masked; a mask of zeros changes nothing.
+        mute.sendall(bytes([0x81, 0x80 | len(data), 0, 0, 0, 0]) + data)
+    return mute
+
+
+async def test_one_connection_is_one_engine(yard: Yard) -> None:
+    async with Engine(yard.port, fresh()) as engine:
+        await engine.refused("ENGINE_IN_USE", "register", {**engine.told, "engineId": fresh("e")})
+        assert (await engine.register(capacity=3))["engineId"] == engine.id
+
+
+def test_limits_of_queues_are_told_in_seconds() -> None:
+    assert engine_limits(["a=b=1,2.5,3", "c=1,1,1"]) == {
+        "a=b": (1_000, 2_500, 3_000),
+        "c": (1_000, 1_000, 1_000),
+    }
+    for bad in ("1,2,3", "q=1,2", "q=0,1,1", "q=x,1,1", "q=1,1,inf"):
+        with pytest.raises(typer.BadParameter):
+            engine_limits([bad])
 
 
 async def test_there_is_no_long_polling(yard: Yard) -> None:

@@ -25,6 +25,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
 from detent.lifecycle.views.engines import holder_of
+from detent.lifecycle.worker.table import WorkerState
 from detent.stores.api import (
     Committed,
     Death,
@@ -48,6 +49,7 @@ TRUST_US: Final = HEARTBEAT_LEASE_US
 HELD_MAX: Final = 10_000
 _SUPERVISOR: Final = "engines"
 """Whose word it is that an engine is gone: any server may know."""
+_STATE: Final = WorkerState.RUNNING.value
 _SYSTEM = By(Actor.SYSTEM, "engines")
 
 
@@ -103,7 +105,7 @@ class Engines:
     async def beat(self, holders: Sequence[str]) -> Sequence[bool]:
         """They are there; false for one that was given up, and must come in anew."""
         now = self._store.now()
-        rows = [WorkerRow(one, now + TRUST_US, state="engine", renews=True) for one in holders]
+        rows = [WorkerRow(one, now + TRUST_US, state=_STATE, renews=True) for one in holders]
         return await self._store.beat(rows, now=now) if rows else ()
 
     async def seats(self, keys: Sequence[Key]) -> list[str]:
@@ -149,9 +151,7 @@ class Engines:
             types=coming.types,
             tenants=(key[0],),
         )
-        await self._store.beat(
-            [WorkerRow(holder, now + TRUST_US, who=who, state="engine")], now=now
-        )
+        await self._store.beat([WorkerRow(holder, now + TRUST_US, who=who, state=_STATE)], now=now)
         return holder
 
     async def _replace(self, key: Key, before: Seated) -> None:

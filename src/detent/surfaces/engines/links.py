@@ -23,11 +23,11 @@ _NOTHING: Final = "{}"
 class Caller:
     """Somebody on a connection, and what their key opens."""
 
-    def __init__(self, sid: str, who: Principal, wire: Wire) -> None:
+    def __init__(self, sid: str, who: Principal, wire: Wire, key: str | None = None) -> None:
         self.sid = sid
         self.who = who
         self.wire = wire
-        self.since = time.monotonic()
+        self.key = key
         self.is_open = True
 
 

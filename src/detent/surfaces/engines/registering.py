@@ -47,7 +47,10 @@ class Registering:
             raise Fault("FORBIDDEN", f"this key is not for queue {barred}", field="queues")
         if self._desk.service.stopping.is_set():
             raise Fault("UNAVAILABLE", "this server is about to stop; try another, or again soon")
-        key = (tenant_of(caller.who), asked.engine_id)
+        key, before = (tenant_of(caller.who), asked.engine_id), self._links.of(caller.sid)
+        if before is not None and before.key != key:
+            why = f"this connection is engine {before.key[1]}; use one connection per engine"
+            raise Fault("ENGINE_IN_USE", why, field="engineId")
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:
             return await self._registered(caller, key, asked, queues)

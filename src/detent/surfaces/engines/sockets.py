@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 WIRE: Final = "detent.wire"
 CONNECTIONS_MAX: Final = 5_000
 _PING_S: Final = 10
+_RECHECK_S: Final = 2.0
 _SILENT: Final = logging.CRITICAL + 1
 Answers: TypeAlias = Mapping[
     str, tuple[type[msgspec.Struct], Callable[[Caller, Any], Awaitable[dict[str, Any]]]]
@@ -101,15 +102,29 @@ class SocketServer:
     async def part(self, namespace: str, sid: str) -> None:
         """Let go of one of them."""
         if (namespace, sid) in self._callers:
-            eio_sid = self._sio.manager.eio_sid_from_sid(sid, namespace)
+            socket = self._socket(namespace, sid)
             await self._sio.disconnect(sid, namespace=namespace)
-            await self._sio.eio.disconnect(eio_sid)
+            if socket is not None:
+                # Not by the usual way, which waits until all is read: that may be never.
+                await socket.close(wait=False)
 
     def waiting(self, namespace: str, sid: str) -> int:
         """How much of what was sent to it is not on its way yet."""
+        socket = self._socket(namespace, sid)
+        return 0 if socket is None else int(socket.queue.qsize())
+
+    def _socket(self, namespace: str, sid: str) -> Any:
         eio_sid = self._sio.manager.eio_sid_from_sid(sid, namespace)
-        socket = self._sio.eio.sockets.get(eio_sid)
-        return 0 if socket is None else socket.queue.qsize()
+        return self._sio.eio.sockets.get(eio_sid)
+
+    async def recheck(self) -> None:
+        """Let go of those whose key opens nothing any more, again and again."""
+        while await self._desk.service.pause(_RECHECK_S):
+            for (namespace, sid), caller in tuple(self._callers.items()):
+                try:
+                    await self._gate.principal(self._desk.engine.access, caller.key)
+                except Problem:
+                    await self.part(namespace, sid)
 
     # --- the way in -----------------------------------------------------------------------------
 
@@ -141,7 +156,7 @@ class SocketServer:
         scopes = self._rooms[namespace].scopes
         if not any(who.has(scope) for scope in scopes):
             raise Fault("FORBIDDEN", f"this needs the scope {' or '.join(scopes)}")
-        return Caller(sid, who, wire)
+        return Caller(sid, who, wire, text)
 
     async def _disconnect(self, namespace: str, sid: str) -> None:
         caller = self._callers.pop((namespace, sid), None)

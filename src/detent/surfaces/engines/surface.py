@@ -82,6 +82,7 @@ class EnginesSurface:
             "heartbeats": self.registering.run,
             "feed": self.following.run,
             "failures": self.failing.run,
+            "keys": self.sockets.recheck,
         }
         for name, work in loops.items():
             service.keep(name, self._watched(name, work))

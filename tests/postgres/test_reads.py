@@ -49,7 +49,16 @@ HOT = {
     *("move", "step", "push", "heads", "workers_shared", "promised", "counting", "rearm", "record"),
     *("records_locked", "workflows_locked", "steps_read", "logs_put", "notes_put"),
     # claim
-    *("claim", "claimed_before", "lanes_open", "lane_heads", "picked", "flip", "stored"),
+    *(
+        "claim",
+        "standing",
+        "claimed_before",
+        "lanes_open",
+        "lane_heads",
+        "picked",
+        "flip",
+        "stored",
+    ),
     *("limits_locked", "in_hands", "served", "unplaced", "place"),
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "tallies_folded"),

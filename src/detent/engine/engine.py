@@ -25,7 +25,7 @@ from detent.engine.queries import Queries
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
-from detent.engine.spans import producing
+from detent.engine.spans import producing, tracing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
 from detent.engine.upkeep import Answers, Upkeep
@@ -112,6 +112,8 @@ class Engine:
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """New jobs, or those that were there already; an answer for each, in order."""
+        if tracing() is None:
+            return await self._enqueueing.enqueue(asks, by)
         with producing(asks) as spans:
             answers = await self._enqueueing.enqueue(spans.asks, by)
             spans.hear(answers)

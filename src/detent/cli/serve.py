@@ -53,12 +53,38 @@ class Pushing(Bundle):
     ] = False
 
 
+@dataclass(frozen=True)
+class Jobnik(Bundle):
+    """How those who speak Jobnik are served."""
+
+    jobnik_lease: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]SECONDS",
+            help="How long a Jobnik worker may be silent: all stages, or those of a type.",
+        ),
+    ] = None
+    jobnik_pages: Annotated[
+        bool,
+        typer.Option(
+            "--jobnik-pages", help="Jobnik lists come in pages, also when none is asked for."
+        ),
+    ] = False
+
+    def told(self) -> dict[str, Any]:
+        """The same as the server takes it."""
+        usual, by_type = leases(self.jobnik_lease or ())
+        told = {"jobnik_lease_s": usual, "jobnik_leases_s": by_type}
+        return {**told, "jobnik_pages": self.jobnik_pages}
+
+
 @expanded
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
     place: Place,
     door: Door,
     pushing: Pushing,
+    jobnik: Jobnik,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that the server may be called by.")
     ] = None,
@@ -68,19 +94,6 @@ def serve(  # noqa: PLR0913 - one parameter per option
     rate: Annotated[
         int | None, typer.Option(min=1, help="Requests a second for one caller.")
     ] = None,
-    jobnik_lease: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TYPE=]SECONDS",
-            help="How long a Jobnik worker may be silent: all stages, or those of a type.",
-        ),
-    ] = None,
-    jobnik_pages: Annotated[
-        bool,
-        typer.Option(
-            "--jobnik-pages", help="Jobnik lists come in pages, also when none is asked for."
-        ),
-    ] = False,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
     ] = False,
@@ -102,13 +115,10 @@ def serve(  # noqa: PLR0913 - one parameter per option
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()
 
-    usual, by_type = leases(jobnik_lease or ())
     settings = Settings(
-        jobnik_lease_s=usual,
-        jobnik_leases_s=by_type,
+        **jobnik.told(),
         engine_deadlines_ms=engine_limits(pushing.engine_limit or ()),
         legacy_events=pushing.legacy_events,
-        jobnik_pages=jobnik_pages,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,

@@ -75,7 +75,9 @@ class EngineClient:
     async def run(self) -> None:
         """Work until `stop`; `EngineRefused` if the server does not let this engine in."""
         if find_spec("aiohttp") is None:
-            raise PackageMissing("An engine needs aiohttp: pip install detent[engine]", package="aiohttp")
+            raise PackageMissing(
+                "An engine needs aiohttp: pip install detent[engine]", package="aiohttp"
+            )
         tries = 0
         try:
             while not self._stopping.is_set():

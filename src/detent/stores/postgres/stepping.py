@@ -10,6 +10,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from msgspec.structs import replace
 
 from detent.errors import StoreBusy
+from detent.lifecycle.profile import PROFILES, CancelMode
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
 from detent.stores.legal import is_grantable
@@ -266,4 +267,14 @@ class Step:
 
 def _is_plain(want: Want | None) -> TypeGuard[Want]:
     """Whether a statement can grant it, as far as the wish itself tells."""
-    return want is not None and want.fair is None and is_grantable(want)
+    if want is None or want.fair is not None or _is_of_workflows(want):
+        return False
+    return is_grantable(want)
+
+
+def _is_of_workflows(want: Want) -> bool:
+    """Whether all that it could be granted belongs to workflows, which a statement leaves alone."""
+    through = CancelMode.THROUGH_WORKFLOW
+    return bool(want.profiles) and all(
+        one in PROFILES and PROFILES[one].cancel is through for one in want.profiles or ()
+    )

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -60,9 +60,11 @@ _LOOK_S: Final = 1.0
 """After so long somebody looks again even if no word has come."""
 
 
-def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+def connect(
+    url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None
+) -> Store:
     """The store of this database, not opened yet."""
-    return PostgresStore(address.read(url), clock)
+    return PostgresStore(address.read(url), clock, patience_s=patience_s)
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -79,9 +81,15 @@ class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
     def __init__(
-        self, where: Address, clock: Callable[[], int] | None, marks: Marks | None = None
+        self,
+        where: Address,
+        clock: Callable[[], int] | None,
+        marks: Marks | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         self._address = where
+        self._patience_s = patience_s
         self._clock = clock
         self._process = os.getpid()
         self._bell = Bell()
@@ -114,20 +122,22 @@ class PostgresStore:
             await connection.close()
         self._clock = self._clock or clock
         name = uuid.uuid4().hex
-        pool = Pool(self._address, self._address.connections)
+        pool = Pool(self._address, self._address.connections, self._patience_s)
         listener = Listener(self._address, name, self._bell.ring)
         await listener.start()
-        keyed = Pool(self._address, _KEYED)
+        keyed = Pool(self._address, _KEYED, self._patience_s)
         self._open = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._open = self._open, None
         self._bell.stop()
         if opened is not None:
-            await opened.crier.stop()
-            await opened.pool.close()
-            await opened.keyed.close()
-            await opened.listener.stop()
+            # Backwards, and each of them whatever becomes of the others.
+            async with AsyncExitStack() as parts:
+                parts.push_async_callback(opened.listener.stop)
+                parts.push_async_callback(opened.keyed.close)
+                parts.push_async_callback(opened.pool.close)
+                parts.push_async_callback(opened.crier.stop)
 
     def _opened(self, now: int | None = None) -> _Open:
         if os.getpid() != self._process:

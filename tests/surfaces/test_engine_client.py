@@ -204,12 +204,20 @@ async def test_a_drain_finishes_what_runs_and_gives_up_what_waits(shop: Shop) ->
 
 
 async def test_whoever_is_not_let_in_is_told_why(shop: Shop) -> None:
-    engine, second = EngineClient(shop.url, "twice"), EngineClient(shop.url, "twice")
+    engine = EngineClient(shop.url, "twice")
+    second = EngineClient(shop.url, "twice", patience_s=0.0)
     for one in (engine, second):
         one.handles("NOTHING")(lambda _: asyncio.sleep(0))
     async with at_work(engine):
         with pytest.raises(EngineRefused, match="ENGINE_IN_USE") as caught:
             await second.run()
         assert caught.value.fields["code"] == "ENGINE_IN_USE"
+        heir = EngineClient(shop.url, "twice")
+        heir.handles("NOTHING")(lambda _: asyncio.sleep(0))
+        waiting = asyncio.create_task(heir.run())
+        await engine.stop()
+        await until(lambda: heir.is_connected, "the seat is free, and taken by who waited for it")
+        await heir.stop()
+        await waiting
     with pytest.raises(EngineRefused, match="BAD_MESSAGE"):
         await EngineClient(shop.url, "no types").run()

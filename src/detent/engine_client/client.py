@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -27,13 +28,18 @@ _ANSWER_S: Final = 10.0
 _BEAT_S: Final = 5.0
 _PASSING: Final = frozenset({"UNAVAILABLE", "NOT_REGISTERED", "INTERNAL"})
 """What is worth saying again."""
+_TAKEN: Final = "ENGINE_IN_USE"
 _CANCELLED: Final = "CANCELLED"
 
 Handler: TypeAlias = Callable[[PushedJob], Awaitable[Any]]
 
 
 class EngineClient:
-    """One engine under an id of its own. `slots` jobs run at a time, `capacity` are in hand."""
+    """One engine under an id of its own. `slots` jobs run at a time, `capacity` are in hand.
+
+    A seat that another run has is waited for as long as `patience_s`: whoever starts again after a
+    crash finds itself there until the server believes that the former run is dead, 15 s later.
+    """
 
     def __init__(  # noqa: PLR0913 - what an engine says about itself
         self,
@@ -44,6 +50,7 @@ class EngineClient:
         slots: int | None = None,
         key: str | None = None,
         queues: tuple[str, ...] = (),
+        patience_s: float = 20.0,
     ) -> None:
         self.boot_id = uuid.uuid4().hex
         self.jobs: dict[str, PushedJob] = {}
@@ -51,6 +58,8 @@ class EngineClient:
         self._key = key
         self._told = {"engineId": engine_id, "bootId": self.boot_id, "capacity": capacity}
         self._told |= {"queues": list(queues)} if queues else {}
+        self._patience_s = patience_s
+        self._waits_since: float | None = None
         self._slots = asyncio.Semaphore(slots or capacity)
         self._handlers: dict[str, Handler] = {}
         self._sio: Any = None
@@ -130,11 +139,19 @@ class EngineClient:
         reply = await self._once("register", told)
         error = reply.get("error")
         if error is not None:
-            _need_passing([error])
+            if error.get("code") != _TAKEN or self._is_tired():
+                _need_passing([error])
             raise SocketIOError(str(error))
+        self._waits_since = None
         self._drop(reply.get("lost", ()), "it was lost")
         beat_ms: float = reply.get("heartbeatMs", _BEAT_S * 1_000)
         return beat_ms / 1_000
+
+    def _is_tired(self) -> bool:
+        """Whether its seat has been taken for too long."""
+        now = time.monotonic()
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        return now - self._waits_since >= self._patience_s
 
     async def _live(self, gone: asyncio.Event, beat_s: float) -> None:
         """Beat until the connection is gone, or nothing is left to do."""

@@ -16,7 +16,6 @@ from detent.engine.enqueueing import Ask, Clash, Enqueued
 from detent.engine.limits import need_job
 from detent.engine.rerunning import rerun_ask, unrepeatable
 from detent.errors import BadArguments, LimitError, PayloadTooLarge, SecretUnreadable
-from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import JobState
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import ProfileName
@@ -122,11 +121,16 @@ class Jobs:
             [answer] = await self._desk.engine.enqueue([ask], self._desk.by(call))
         except BadArguments as error:
             raise misfit(error) from None
-        job = _job_in(answer)
-        [stored] = await self._desk.engine.store.get([key_of(job)])
+        made = _enqueued(answer)
+        [stored] = await self._desk.engine.store.get([key_of(made.job)])
         assert stored is not None  # noqa: S101 - it is durable
-        reply = self._desk.reply(call, 202, job=await self._desk.shown(stored))
-        return replace(reply, headers=(("location", f"/api/jobs/{job.id}"),))
+        if made.is_new:
+            # As it was made, though a worker may have it by now.
+            job = {**job_of(replace(stored, job=made.job, result=None)), "logs": []}
+        else:
+            job = await self._desk.shown(stored)
+        reply = self._desk.reply(call, 202, job=job)
+        return replace(reply, headers=(("location", f"/api/jobs/{made.job.id}"),))
 
     async def retry(self, call: Call) -> Reply:
         """A new job like one that failed or was cancelled; the old one stays as it is."""
@@ -186,11 +190,11 @@ class Jobs:
         return self._desk.reply(call, status, job=await self._desk.shown(stored))
 
 
-def _job_in(answer: Enqueued | Clash | Refusal) -> Job:
+def _enqueued(answer: Enqueued | Clash | Refusal) -> Enqueued:
     if isinstance(answer, Refusal):
         raise of_refusal(answer)
     if isinstance(answer, Enqueued):
-        return answer.job
+        return answer
     if answer.what == "idempotency":
         raise conflict("this Idempotency-Key was sent with another action or other inputs")
     raise conflict("a job like this is there already", jobId=answer.by.id)

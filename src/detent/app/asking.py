@@ -66,7 +66,7 @@ class Call(Generic[R_co]):
     @property
     def secret(self) -> tuple[str, ...]:
         """The places in the payload that are locked."""
-        return self.signature.secret_places
+        return self.signature.secret(self.payload)
 
     @property
     def tenant(self) -> str:
@@ -131,7 +131,7 @@ class Call(Generic[R_co]):
         if chosen is None:
             counted: object = msgspec.json.decode(self.shown)
         else:
-            self._need_open("unique", not set(chosen) & set(self.signature.secret))
+            self._need_open("unique", not {f"kwargs.{name}" for name in chosen} & set(self.secret))
             named = self._named()
             counted = {name: named.get(name) for name in chosen}
         told = msgspec.json.encode([self.signature.name, counted], order="deterministic")

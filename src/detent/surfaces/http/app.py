@@ -10,9 +10,10 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal
+from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
+from detent.engine.limits import need_numbers
 from detent.surfaces.http.exchange import (
     Call,
     Receive,
@@ -23,6 +24,7 @@ from detent.surfaces.http.exchange import (
     body_of,
 )
 from detent.surfaces.http.gate import Gate, split_key
+from detent.surfaces.http.logs import REQUEST
 from detent.surfaces.http.metrics import Metrics
 from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
@@ -47,6 +49,11 @@ class Surface(Protocol):
     @property
     def routes(self) -> Sequence[Route]:
         """Its operations."""
+        ...
+
+    @property
+    def admits_sockets(self) -> bool:
+        """Whether it asks those who come by a WebSocket for their key itself."""
         ...
 
     def problem(self, problem: Problem, call: Call) -> Reply:
@@ -117,6 +124,7 @@ class WebApp:
         path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
+        REQUEST.set(call.request_id)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
         surface = self._owners.get(id(route)) or self._surface(path)
@@ -147,6 +155,7 @@ class WebApp:
         length = call.header("content-length")
         if length != "0" and (length or call.header("transfer-encoding")):
             call.body = await body_of(receive, self.settings, length)
+            need_numbers("body", call.body.decode("latin-1"))
         return await route.handler(call)
 
     def _check_head(self, scope: Scope, call: Call) -> None:
@@ -183,8 +192,10 @@ class WebApp:
         socket = WebSocket({**scope, "path": path}, receive, send)
         try:
             self._check_head(scope, call)
-            who = await self._gate.admit(self.service.engine.access, call, key)
-            await self._surface(path).socket(socket, who)
+            surface, who = self._surface(path), OPEN_TO_ALL
+            if not surface.admits_sockets:
+                who = await self._gate.admit(self.service.engine.access, call, key)
+            await surface.socket(socket, who)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import types
 from collections.abc import (
     AsyncIterator,
@@ -22,7 +23,18 @@ import msgspec
 from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["ASGIApp", "Call", "Message", "Receive", "Reply", "Scope", "Send", "Settings", "body_of"]
+__all__ = [
+    "ASGIApp",
+    "Call",
+    "Message",
+    "Receive",
+    "Reply",
+    "Scope",
+    "Send",
+    "Settings",
+    "body_of",
+    "digest_of",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -53,6 +65,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     test_mode: bool = False
     jobnik_lease_s: float = 1_800.0
     jobnik_leases_s: Mapping[str, float] = {}
+    socket_bytes_max: int = 2 * 1024 * 1024
+    legacy_events: bool = False
+    engine_deadlines_ms: Mapping[str, tuple[int, int, int]] = {}
     jobnik_pages: bool = False
 
 
@@ -167,3 +182,8 @@ def _too_large(settings: Settings) -> Problem:
     return Problem(
         413, "envelope_too_large", f"a request body has at most {most} bytes", limit=most
     )
+
+
+def digest_of(text: str) -> str:
+    """What the history keeps of a result."""
+    return hashlib.sha256(text.encode()).hexdigest()

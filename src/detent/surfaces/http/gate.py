@@ -57,7 +57,10 @@ class Gate:
 
     async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
         """Who calls; without any key in the store everybody may."""
-        text = key or _offered(call)
+        return await self.principal(access, key or _offered(call))
+
+    async def principal(self, access: Access, text: str | None) -> Principal:
+        """Whose key that is; without any key in the store everybody's."""
         if text is None:
             if await access.is_guarded():
                 raise _unknown("an API key is needed: Authorization: Bearer <key>")

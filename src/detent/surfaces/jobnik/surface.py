@@ -44,6 +44,7 @@ class JobnikSurface:
     """Jobnik's manager on one engine."""
 
     prefixes: Sequence[str] = (BASE, "/liveness", "/service-metrics", "/docs/api")
+    admits_sockets = False
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)

@@ -8,12 +8,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
+from detent.engine.conforming import faults, unfit
 from detent.engine.enqueueing import Ask
 from detent.engine.remembering import Remembered
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.conforming import faults, unfit
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
 from detent.surfaces.ojs.reading import need_text

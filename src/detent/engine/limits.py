@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.errors import (
     LimitError,
     NameTooLong,
@@ -37,6 +37,7 @@ __all__ = [
     "need_followers",
     "need_job",
     "need_name",
+    "need_payload",
     "need_result",
 ]
 
@@ -69,9 +70,8 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 def need_job(ask: Ask) -> None:
     """Refuse a job that brings too much of anything."""
-    _need_bytes("PAYLOAD_BYTES_MAX", "arguments", ask.payload, PAYLOAD_BYTES_MAX)
+    need_payload(ask.payload)
     _need_bytes("META_BYTES_MAX", "metadata", ask.meta, META_BYTES_MAX)
-    _need_depth("arguments", ask.payload)
     _need_depth("metadata", ask.meta)
     _need_tags(ask.tags)
     key = None if ask.idempotency is None else ask.idempotency.key
@@ -79,6 +79,14 @@ def need_job(ask: Ask) -> None:
     for what, name in (*named, ("idempotency key", key), *(("tag", tag) for tag in ask.tags)):
         if name is not None:
             need_name(what, name)
+
+
+def need_payload(payload: str) -> None:
+    """Refuse arguments that are too large or too deep."""
+    # So few characters cannot be either.
+    if len(payload) > DEPTH_MAX:
+        _need_bytes("PAYLOAD_BYTES_MAX", "arguments", payload, PAYLOAD_BYTES_MAX)
+        _need_depth("arguments", payload)
 
 
 def need_batch(size: int) -> None:

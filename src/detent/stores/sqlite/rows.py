@@ -19,6 +19,7 @@ from detent.lifecycle.workflow import Step, Tally, Workflow
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
+    "ATTEMPT",
     "body_row",
     "born_row",
     "done_row",
@@ -33,6 +34,7 @@ __all__ = [
     "step_of",
     "step_row",
     "stored_of",
+    "stored_with",
     "taken_row",
     "tally_row",
     "workflow_of",
@@ -49,6 +51,8 @@ _STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
 )
 _WORDS: Final = (_STATE, _DELIVERY, _PREVIOUS, _CAUSE, _RETURNED_BY)
 _JOB_END: Final = 1 + len(_FIELDS)
+ATTEMPT: Final = 1 + _FIELDS.index("attempt")
+"""Where a row of the view `detent_stored` says how often the job was tried."""
 _STATES: Final[dict[str | None, JobState | None]] = {
     None: None,
     **{state.value: state for state in JobState},
@@ -64,6 +68,8 @@ _Rest: Final = msgspec.defstruct(
     omit_defaults=True,
 )
 """What an event carries beyond its columns, in the order of its fields."""
+_last: list[tuple[tuple[Any, ...], str | None]] = [((), None)]
+"""What the last event carried beyond its columns, and how that is written; swapped as one."""
 _encode = msgspec.json.Encoder().encode
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -237,7 +243,12 @@ def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
 def event_row(event: Event) -> tuple[Any, ...]:
     """The event as column values; what no statement asks about is one JSON text."""
     values = astuple(event)
-    rest = _encode(_Rest(*values[_COLUMNS:])).decode()
+    facts = values[_COLUMNS:]
+    # Most events of a batch say the same besides their columns, if they say anything.
+    known = _last[0]
+    if facts != known[0]:
+        told = _encode(_Rest(*facts)).decode()
+        _last[0] = known = facts, None if told == "{}" else told
     return (
         event.tenant,
         event.record,
@@ -250,7 +261,7 @@ def event_row(event: Event) -> tuple[Any, ...]:
         event.actor_id,
         event.command_id,
         event.kind,
-        None if rest == "{}" else rest,
+        known[1],
     )
 
 
@@ -291,7 +302,12 @@ def job_of(row: _Row) -> Job:
 
 def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     """Everything a reader is shown, from a row of the view `detent_stored` and its failures."""
-    wake_at, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
+    return stored_with(row, failures, job_of(row), row[_JOB_END])
+
+
+def stored_with(row: _Row, failures: tuple[Failure, ...], job: Job, wake_at: int | None) -> Stored:
+    """The same with a record that has moved on since the row was read."""
+    _, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
     result, checkpoint, at, attempt, percent, text, _ = beside
     try:
         parts = (
@@ -303,7 +319,7 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
         raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
     body = Body(kind, payload, meta, *parts, schema, key)
     note = None if at is None else Note(at, attempt, percent, text)
-    return Stored(job_of(row), body, wake_at, result, failures, note, checkpoint)
+    return Stored(job, body, wake_at, result, failures, note, checkpoint)
 
 
 def workflow_of(tenant: str, workflow: str, record: str) -> Workflow:

@@ -194,6 +194,8 @@ def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None
 def conn_of(calls: Iterable[Call[Any]], conn: Any = None) -> Any:
     """The one connection that all of them are to be enqueued through; `None` is the store."""
     named = [call.conn for call in calls]
+    if conn is None and named.count(None) == len(named):
+        return None
     chosen = conn if conn is not None else next(iter(named), None)
     if any(one is not chosen and (one is not None or conn is None) for one in named):
         why = "Some of these calls name another connection than the rest, or none"

@@ -126,7 +126,7 @@ class Enqueueing:
 
     def moulded(self, calls: Sequence[tuple[Mould, str]]) -> list[Unit]:
         """New jobs of these moulds, with these payloads; in any thread. They are not stored yet."""
-        return moulded(calls, self._identity, self._store.now())
+        return moulded(calls, self._identity)
 
     async def store_new(self, units: Sequence[Unit]) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""

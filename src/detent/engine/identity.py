@@ -39,11 +39,20 @@ class Identity:
 
     def ids(self, number: int) -> list[str]:
         """So many of them, in order."""
+        now = self._now()
         with self._lock:
-            first = max(_stamp(self._now()), self._last_id + 1)
-            self._last_id = first + number - 1
-            chances = self._drawn(number)
-        return [_named(first + at, chance) for at, chance in enumerate(chances)]
+            return self._ids(number, now)
+
+    def births(self, number: int) -> tuple[list[str], int, int]:
+        """Ids for so many new jobs, the first of as many places in a row, and the time."""
+        now = self._now()
+        with self._lock:
+            return self._ids(number, now), self._places(number, now), now
+
+    def _ids(self, number: int, now: int) -> list[str]:
+        first = max(_stamp(now), self._last_id + 1)
+        self._last_id = first + number - 1
+        return [_named(first + at, chance) for at, chance in enumerate(self._drawn(number))]
 
     def _drawn(self, number: int) -> list[str]:
         """Asked for in bulk: each question to the system lets another thread go first.
@@ -55,19 +64,21 @@ class Identity:
         if len(self._chances) < number:
             drawn = os.urandom(8 * (number + _DRAWN)).hex()
             self._chances += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
-        taken = self._chances[-number:]
-        del self._chances[-number:]
+        left = len(self._chances) - number
+        taken = self._chances[left:]
+        del self._chances[left:]
         return taken
 
     def place(self) -> int:
         """The next position in a queue: neither ids nor times are good enough for first come."""
-        return self.places(1)
-
-    def places(self, number: int) -> int:
-        """The first of so many positions in a row."""
+        now = self._now()
         with self._lock:
-            first = max(self._now(), self._last_place + 1)
-            self._last_place = first + number - 1
+            return self._places(1, now)
+
+    def _places(self, number: int, now: int) -> int:
+        """The first of so many positions in a row."""
+        first = max(now, self._last_place + 1)
+        self._last_place = first + number - 1
         return first
 
 

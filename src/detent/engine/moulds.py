@@ -54,9 +54,9 @@ def is_plain(payload: str) -> bool:
     return _LOCKED not in payload and _ESCAPE not in payload
 
 
-def moulded(calls: Sequence[tuple[Mould, str]], identity: Identity, now: int) -> list[Unit]:
+def moulded(calls: Sequence[tuple[Mould, str]], identity: Identity) -> list[Unit]:
     """New jobs of these moulds with these payloads, in order; they are not stored yet."""
-    names, first = identity.ids(len(calls)), identity.places(len(calls))
+    names, first, now = identity.births(len(calls))
     return [
         mould.unit(payload, names[at], now, first + at) for at, (mould, payload) in enumerate(calls)
     ]

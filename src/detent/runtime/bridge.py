@@ -105,6 +105,8 @@ class Bridge:
     """The loop and its thread, started when first needed and anew after a fork."""
 
     def __init__(self) -> None:
+        self.new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+        """What makes its loop, for whoever wants another kind."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -155,7 +157,7 @@ class Bridge:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = self.new_loop()
                 self._over = Crossing(self._loop, _begin)
                 # A daemon, so that a program that forgets to close still ends.
                 self._thread = threading.Thread(

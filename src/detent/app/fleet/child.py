@@ -29,6 +29,7 @@ from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
+from detent.runtime.loops import new_loop
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
@@ -251,6 +252,7 @@ def main() -> int:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return PERMANENT
     app.move_to(told.url)
+    app.bridge.new_loop = new_loop
     child: Child | None = None
 
     async def serve() -> None:
@@ -259,7 +261,8 @@ def main() -> int:
         await child.run()
 
     try:
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(serve())
     except DetentError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return 1

@@ -61,6 +61,7 @@ _DELIVERIES: Final = {one.value: one for one in Delivery}
 _ACTORS: Final = {actor.value: actor for actor in Actor}
 _DEFAULT_RETRY: Final = RetryPolicy()
 _COLUMNS: Final = Event.__struct_fields__.index("cause")
+_PLACE: Final = Event.__struct_fields__.index("place") - _COLUMNS
 _Rest: Final = msgspec.defstruct(
     "Rest",
     [(one.name, one.type, one.default) for one in msgspec.structs.fields(Event)[_COLUMNS:]],
@@ -68,8 +69,6 @@ _Rest: Final = msgspec.defstruct(
     omit_defaults=True,
 )
 """What an event carries beyond its columns, in the order of its fields."""
-_last: list[tuple[tuple[Any, ...], str | None]] = [((), None)]
-"""What the last event carried beyond its columns, and how that is written; swapped as one."""
 _encode = msgspec.json.Encoder().encode
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -240,15 +239,35 @@ def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
     return (seq, *astuple(failure))
 
 
+class _Told:
+    """What an event carries beyond its columns, and how that is written around its place."""
+
+    __slots__ = ("after", "before", "facts")
+
+    def __init__(self, facts: tuple[Any, ...]) -> None:
+        place = facts[_PLACE]
+        told = _encode(_Rest(*facts)).decode()
+        self.facts = (facts[:_PLACE], facts[_PLACE + 1 :], place is None)
+        self.before: str | None = None if told == "{}" else told
+        self.after = ""
+        if place is not None:
+            # Nothing before it is free text but the reason, in which every quote is escaped.
+            self.before, _, self.after = told.partition(f'"place":{place}')
+            self.before += '"place":'
+
+
+_last = [_Told((None,) * len(_Rest.__struct_fields__))]
+"""That of the last event; swapped as one, for several threads write events."""
+
+
 def event_row(event: Event) -> tuple[Any, ...]:
     """The event as column values; what no statement asks about is one JSON text."""
     values = astuple(event)
     facts = values[_COLUMNS:]
     # Most events of a batch say the same besides their columns, if they say anything.
-    known = _last[0]
-    if facts != known[0]:
-        told = _encode(_Rest(*facts)).decode()
-        _last[0] = known = facts, None if told == "{}" else told
+    known, place = _last[0], facts[_PLACE]
+    if known.facts != (facts[:_PLACE], facts[_PLACE + 1 :], place is None):
+        _last[0] = known = _Told(facts)
     return (
         event.tenant,
         event.record,
@@ -261,7 +280,7 @@ def event_row(event: Event) -> tuple[Any, ...]:
         event.actor_id,
         event.command_id,
         event.kind,
-        known[1],
+        known.before if place is None else f"{known.before}{place}{known.after}",
     )
 
 

@@ -2,13 +2,15 @@
 
 Both servers are processes of their own (uvicorn, uvloop, httptools); the bare one reads a body with
 msgspec and answers an envelope of the same size. The client is this process: so many connections,
-each with one request at a time. Rounds of all cases take turns, and medians are told.
+each with one request at a time. Rounds of all cases take turns, and medians are told. The processor
+time of the server per request suffers less from neighbours than rates do.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import statistics
 import subprocess
@@ -18,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import uvicorn
@@ -29,6 +31,26 @@ CONNECTIONS = (1, 16, 64, 128)
 _BODY = b'{"type":"mail.send","args":["a@b.c",{"n":1}],"options":{"queue":"bench","priority":1}}'
 _REPLY = {"job": {"id": "x" * 36, "state": "available", "args": [1], "meta": {}, "pad": "x" * 480}}
 Work = Callable[["Connection"], Awaitable[int]]
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Served(NamedTuple):
+    """A server: where it listens, and which process it is."""
+
+    port: int
+    pid: int
+
+    def cpu_s(self) -> float:
+        """The processor time that it has used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text("utf-8").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+class Rate(NamedTuple):
+    """Pieces of work per second, and what one costs the server."""
+
+    per_s: float
+    cpu_us: float
 
 
 # --- servers ----------------------------------------------------------------------------------
@@ -51,15 +73,15 @@ async def bare(scope: dict[str, Any], receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(command: Sequence[str], log: Path) -> Iterator[int]:
-    """A server in a process of its own; its port."""
+def serving(command: Sequence[str], log: Path) -> Iterator[Served]:
+    """A server in a process of its own."""
     with log.open("wb") as to:
         process = subprocess.Popen([sys.executable, *command], stderr=to)  # noqa: S603
     try:
         while not (found := re.search(r"running on http://[^:]+:(\d+)", log.read_text())):
             assert process.poll() is None, log.read_text()
             time.sleep(0.05)
-        yield int(found[1])
+        yield Served(int(found[1]), process.pid)
     finally:
         process.terminate()
         process.wait()
@@ -103,11 +125,13 @@ async def fetch_and_ack(connection: Connection) -> int:
     return len(found["jobs"])
 
 
-async def rate(port: int, connections: int, seconds: float, work: Work) -> float:
-    """Pieces of work per second."""
+async def rate(server: Served, connections: int, seconds: float, work: Work) -> Rate:
+    """How fast it goes, and what it costs."""
     opened = [
-        Connection(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(connections)
+        Connection(*await asyncio.open_connection("127.0.0.1", server.port))
+        for _ in range(connections)
     ]
+    used_s = server.cpu_s()
     until = time.perf_counter() + seconds
 
     async def each(connection: Connection) -> int:
@@ -121,7 +145,7 @@ async def rate(port: int, connections: int, seconds: float, work: Work) -> float
     spent = time.perf_counter() - began
     for connection in opened:
         connection.close()
-    return done / spent
+    return Rate(done / spent, (server.cpu_s() - used_s) / max(done, 1) * 1e6)
 
 
 # --- the run ----------------------------------------------------------------------------------
@@ -147,40 +171,44 @@ def _measure(folder: Path, asked: argparse.Namespace) -> None:
     url = asked.store or f"sqlite:///{folder}/bench.db"
     ours = ("-m", "detent", "serve", "--store", url, "--port", "0")
     with (
-        serving(("-m", "bench.http", "--serve-bare"), folder / "bare") as bare_port,
-        serving(ours, folder / "ours") as port,
+        serving(("-m", "bench.http", "--serve-bare"), folder / "bare") as alone,
+        serving(ours, folder / "ours") as server,
     ):
-        cases: dict[str, tuple[int, Work]] = {
-            "bare": (bare_port, push),
-            "push": (port, push),
-            "fetch+ack": (port, fetch_and_ack),
+        cases: dict[str, tuple[Served, Work]] = {
+            "bare": (alone, push),
+            "push": (server, push),
+            "fetch+ack": (server, fetch_and_ack),
         }
         rows = {n: _rounds(cases, n, asked) for n in asked.connections}
-    table = Table(
-        "connections", "bare/s", "PUSH/s", "of bare", "FETCH+ACK/s", "of bare (two calls)"
-    )
+    names = ("connections", "bare/s", "us", "PUSH/s", "us", "of bare", "FETCH+ACK/s", "us")
+    table = Table(*names, "of bare (two calls)")
     for connections, found in rows.items():
-        alone, pushed, worked = (found[name] for name in cases)
-        shares = f"{pushed / alone:.0%}", f"{worked * 2 / alone:.0%}"
+        bare_, pushed, worked = (found[name] for name in cases)
         table.add_row(
             str(connections),
-            f"{alone:,.0f}",
-            f"{pushed:,.0f}",
-            shares[0],
-            f"{worked:,.0f}",
-            shares[1],
+            *_told(bare_),
+            *_told(pushed),
+            f"{pushed.per_s / bare_.per_s:.0%}",
+            *_told(worked),
+            f"{worked.per_s * 2 / bare_.per_s:.0%}",
         )
     Console(width=100).print(table)
 
 
+def _told(rate: Rate) -> tuple[str, str]:
+    return f"{rate.per_s:,.0f}", f"{rate.cpu_us:,.0f}"
+
+
 def _rounds(
-    cases: dict[str, tuple[int, Work]], connections: int, asked: argparse.Namespace
-) -> dict[str, float]:
-    found: dict[str, list[float]] = {name: [] for name in cases}
+    cases: dict[str, tuple[Served, Work]], connections: int, asked: argparse.Namespace
+) -> dict[str, Rate]:
+    found: dict[str, list[Rate]] = {name: [] for name in cases}
     for _ in range(asked.rounds):
-        for name, (port, work) in cases.items():
-            found[name].append(asyncio.run(rate(port, connections, asked.seconds, work)))
-    return {name: statistics.median(rates) for name, rates in found.items()}
+        for name, (server, work) in cases.items():
+            found[name].append(asyncio.run(rate(server, connections, asked.seconds, work)))
+    return {
+        name: Rate(*map(statistics.median, zip(*all_, strict=True))) for name, all_ in found.items()
+    }
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from detent.stores.postgres import arrays
 from detent.stores.postgres.address import read
-from detent.stores.postgres.columns import JOB, MOVING
+from detent.stores.postgres.arrays import FRESH
 from detent.stores.postgres.connection import open_connection
 from detent.stores.postgres.lanes import Lane, numbers_of
 from detent.stores.postgres.marks import NO_MARKS
@@ -68,61 +67,43 @@ class Raw:
     def push(self, number: int) -> None:
         """New jobs with body and event, in one commit."""
         first, self._last = self._last + 1, self._last + number
-        ids = [f"{one:032}" for one in range(first, self._last + 1)]
-        events = [_event(None, one, 1, ("enqueue", None, "available", _MADE)) for one in ids]
-        told: dict[str, Any] = {
-            "news": [self._new(one, place) for place, one in enumerate(ids, first)],
-            "events": events,
-            "tag_tenants": [],
-            "tag_texts": [],
-            "tag_ids": [],
-            "now": _NOW,
-        }
-        self._send("push", told)
+        rows = [self._new(f"{place:032}", place) for place in range(first, self._last + 1)]
+        told: dict[str, Any] = (
+            {"fresh": rows} if number > 1 else dict(zip(FRESH, *rows, strict=True))
+        )
+        self._send("enqueue" if number > 1 else "enqueue_one", told)
 
     def _new(self, job: str, place: int) -> tuple[Any, ...]:
-        known = {**_RECORD, "id": job, "place": place}
-        body = ("mail.send", "[]", "{}", None, None, None, None)
-        return (*(known.get(name) for name in JOB), None, self.lane, None, False, *body)
+        known = {**_FRESH, "id": job, "place": place, "lane": self.lane}
+        return tuple(known.get(name) for name in FRESH)
 
     def step(self, number: int) -> None:
         """Complete what was claimed, claim as many again, in one commit."""
         leases = [f"lease-{self._last + one}" for one in range(number)]
         self._last += number
-        held = list(enumerate(zip(self._active, self._held, strict=True)))
+        held = sorted(zip(self._active, self._held, strict=True))
         told: dict[str, Any] = {
-            "moves": [_moved(number, *one) for number, one in held],
-            "events": [
-                _event(number, one, 3, ("complete", "active", "completed", None))
-                for number, (one, _) in held
-            ],
-            **_NOTHING,
+            "reports": [_report(number, *one) for number, one in enumerate(held)],
             **_HELD,
             "leases": leases,
             "rests": [f'{{"lease":"{lease}","holder":"w1","wire":false' for lease in leases],
             "wanted": number,
             "command_id": "command-2",
         }
-        rows = self._send("step", told)
+        rows = self._send("report_and_claim", told)
+        assert rows[-1]["id"] is not None, "the backlog is used up"
         assert len(rows) == number, "the backlog is used up"
-        self._active, self._held = [row["id"] for row in rows], leases
+        self._active, self._held = [row["id"] for row in rows], [row["lease"] for row in rows]
 
 
-def _event(number: int | None, job: str, version: int, how: tuple[Any, ...]) -> tuple[Any, ...]:
-    name, source, target, rest = how
-    by = ("worker", "w1", "command-1", "job")
-    return (number, "", job, version, _NOW, name, source, target, *by, rest)
+def _report(number: int, job: str, lease: str) -> tuple[Any, ...]:
+    event = (_NOW, "complete", "active", "completed", "worker", "w1", "command-1", None)
+    ended = (_NOW, "succeeded", 0, 0, 0, None, None, None)
+    return (number, "", job, 2, lease, *event, *ended, None, False, False)
 
 
-def _moved(number: int, job: str, lease: str) -> tuple[Any, ...]:
-    known = {**_ENDED, "place": number}
-    head = (number, 2, lease, None, True, False, False, False, False, "", job, None)
-    return (*head, *(known.get(name) for name in MOVING))
-
-
-_RECORD: dict[str, Any] = {
+_FRESH: dict[str, Any] = {
     "tenant": "",
-    "version": 1,
     "state": "available",
     "profile": "python",
     "queue": "default",
@@ -130,28 +111,13 @@ _RECORD: dict[str, Any] = {
     "delivery": "pull",
     "allowed": 3,
     "losses_allowed": 3,
-    "created_at": _NOW,
-    "state_at": _NOW,
-    "last_at": _NOW,
+    "at": _NOW,
     "held": False,
-    "attempt": 0,
-    "failures": 0,
-    "losses": 0,
-    "handed_back": 0,
-    "wire": False,
-    "enqueued_at": _NOW,
-    "ready_at": _NOW,
+    "type": "mail.send",
+    "payload": "[]",
+    "meta": "{}",
+    "actor": "user",
+    "actor_id": "bench",
+    "command_id": "command-1",
+    "rest": _MADE,
 }
-_ENDED: dict[str, Any] = {
-    **_RECORD,
-    "version": 3,
-    "state": "completed",
-    "attempt": 1,
-    "holder": "w1",
-    "ended_at": _NOW,
-    "claimed_at": _NOW,
-    "started_at": _NOW,
-    "cause": "succeeded",
-    "previous": "active",
-}
-_NOTHING = arrays.no_asides()

@@ -1,4 +1,4 @@
-"""What holds in every room: how coroutines are run, and how Hypothesis behaves.
+"""What holds in every room: how coroutines are run, how Hypothesis behaves, and what is left open.
 
 Hypothesis has no time limits, and is repeatable in CI.
 
@@ -8,8 +8,10 @@ Our own pytest plugin is loaded here, as a plugin of the project rather than of 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,19 @@ _CALM = (HealthCheck.too_slow, HealthCheck.differing_executors)
 settings.register_profile("local", deadline=None, suppress_health_check=_CALM)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: nobody need look through it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _left_open() -> Iterator[None]:
+    """What a file leaves open fails its last test, and not one of another file much later."""
+    yield
+    gc.collect()
 
 
 @pytest.hookimpl

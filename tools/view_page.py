@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from detent.lifecycle.job.table import JobState
+from detent.lifecycle.profile import Delivery
 from detent.lifecycle.views import (
     CATEGORIES,
     DEFAULT_PRIORITY,
@@ -121,12 +122,25 @@ def _more_ojs() -> list[str]:
     ]
 
 
+def _picture(view: View) -> str:
+    """The moves as a diagram; dotted are those that the document does not know."""
+    drawn = ["flowchart LR"]
+    drawn += [f"    {row.word}" for row in view.words]
+    known = sorted((source, target) for source, target in view.moves if source is not None)
+    drawn += [f"    {source} --> {target}" for source, target in known]
+    pushed = [one for one in view.extensions if Delivery.PUSH in one.deliveries]
+    drawn += [f"    {one.source} -.-> {one.target}" for one in pushed]
+    lines = "\n".join(drawn)
+    return f"```mermaid\n{lines}\n```\n"
+
+
 def _more_engine() -> list[str]:
     telemetry = [
         (code(event), code(target), code(name)) for (event, target), name in TELEMETRY.items()
     ]
     categories = {name: category.value for name, category in CATEGORIES.items()}
     return [
+        section("Picture", _picture(VIEWS[ViewName.ENGINE]), level=3),
         section("Telemetry", grid(("event", "to", "emitted"), telemetry), level=3),
         _pairs("Failure categories", ("code", "category"), categories),
         _pairs("Old names", ("now", "before"), OLD_NAMES),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -43,6 +44,29 @@ def test_a_stopped_bridge_starts_again() -> None:
     bridge.stop()
     assert bridge.run(where())
     bridge.stop()
+
+
+def test_what_still_runs_is_called_off_and_leaves_nothing_open() -> None:
+    ours, theirs = socket.socketpair()
+
+    async def hold() -> None:
+        _, writer = await asyncio.open_connection(sock=ours)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            writer.close()
+
+    async def begin() -> asyncio.Task[None]:
+        holding = asyncio.create_task(hold())
+        await asyncio.sleep(0)
+        return holding
+
+    bridge = Bridge()
+    with theirs:
+        holding = bridge.run(begin())
+        bridge.stop()
+    assert holding.cancelled()
+    assert ours.fileno() == -1, "closed"
 
 
 def test_an_error_crosses_as_it_is() -> None:

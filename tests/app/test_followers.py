@@ -119,7 +119,8 @@ def test_their_limits_hold(app: Detent) -> None:
 
 def test_an_end_that_is_refused_makes_nothing(app: Detent, clock: VirtualClock) -> None:
     async def time_out() -> None:
-        clock.advance(11)
+        # Beyond what its worker has to see to it itself.
+        clock.advance(41)
         await (await app.engine()).upkeep.turn()
 
     first, _ = two(app, lambda _: app.bridge.run(time_out()), timeout=10, retry=0)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
 
 from detent.cli.workerlogs import Followed
+from detent.lifecycle.worker import Birth
 from detent.runtime.process.rotation import Files
+from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.instance import Live
+from detent.runtime.supervisor.journal import Journal
+from detent.runtime.supervisor.tree import Tree
 from tests.cli.commands import detent
 
 C = TypeVar("C", Files, Followed)
@@ -116,3 +122,23 @@ def test_a_command_waits_for_the_modules_of_no_other() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)  # noqa: S603
     assert done.stdout == "[]\n"
+
+
+async def killed(journal: Journal) -> None:
+    """An instance of which the stacks are kept."""
+
+    async def nothing(_: Work) -> None: ...
+
+    Live(Tree(journal), Birth("i-1", "worker-1"), FunctionBody(nothing), "function")
+    journal.keep_dump("i-1", "Thread 1:\n  in handler\n")
+
+
+def test_where_a_worker_stood_can_be_read_while_its_supervisor_runs(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path / "workers")) as journal:
+        asyncio.run(killed(journal))
+        for which in ("worker-1", "i-"):
+            said = detent("workers", "stacks", which, "--state-dir", tmp_path).said
+            assert said == "i-1\nThread 1:\n  in handler\n"
+    none = detent("workers", "stacks", "worker-2", "--state-dir", tmp_path)
+    assert (none.code, none.said) == (1, "")
+    assert "Nothing is kept of 'worker-2'" in none.complained

@@ -17,3 +17,5 @@ BACKENDS: dict[str, Backend] = {
     "sqlite": lambda folder, clock: stores.open(f"sqlite:///{folder}/detent.db", clock=clock),
     "postgresql": lambda folder, clock: stores.open(databases().of(folder), clock=clock),
 }
+SHARED = tuple(name for name in BACKENDS if name != "memory")
+"""Those whose address leads several processes to the same store."""

@@ -11,9 +11,9 @@ from detent.lifecycle.job import JobState
 from detent.stores import api, limits
 from detent.stores.api import Stored, Want
 from detent.stores.limits import Limit, Used
-from detent.stores.memory.claims import Claims
-from detent.stores.memory.tables import Named, Tables
-from detent.stores.memory.units import Units
+from detent.stores.memory import MemoryStore
+from detent.stores.memory.tables import Named
+from tests.contract.making import Clock
 
 Turn = tuple[int, int, int, int, str]
 Use = tuple[Limit, Used, int]
@@ -21,61 +21,63 @@ Use = tuple[Limit, Used, int]
 # --- order and filters ----------------------------------------------------------------------------
 
 
-class PriorityIsIgnored(Claims):
+class PriorityIsIgnored(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         return super()._turn(replace(stored, job=replace(stored.job, priority=0)), want)
 
 
-class PriorityIsTurnedRound(Claims):
+class PriorityIsTurnedRound(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         turned = replace(stored.job, priority=-stored.job.priority)
         return super()._turn(replace(stored, job=turned), want)
 
 
-class ClaimsGoById(Claims):
+class ClaimsGoById(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         return super()._turn(replace(stored, job=replace(stored.job, place=0)), want)
 
 
-class QueuesAreOne(Claims):
+class QueuesAreOne(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         served, _, priority, place, name = super()._turn(stored, want)
         return served, 0, priority, place, name
 
 
-class LeasesOfOtherTenantsAreFree(Claims):
-    def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
+class LeasesOfOtherTenantsAreFree(MemoryStore):
+    def _claimed_before(self, want: Want) -> list[Stored]:
         held = super()._claimed_before(want)
-        return tuple(one for one in held if one.job.tenant == want.tenant)
+        return [one for one in held if one.job.tenant == want.tenant]
 
 
-class ClaimsForgetTheTenant(Claims):
+class ClaimsForgetTheTenant(MemoryStore):
     def _fits(self, stored: Stored, want: Want) -> bool:
         return super()._fits(stored, replace(want, tenant=stored.job.tenant))
 
 
-class ClaimsForgetTheType(Claims):
+class ClaimsForgetTheType(MemoryStore):
     def _fits(self, stored: Stored, want: Want) -> bool:
         return super()._fits(stored, replace(want, types=None))
 
 
-class OneLeaseTooFew(Claims):
-    def claim(self, want: Want, now: int) -> api.Claimed:
-        return super().claim(replace(want, leases=want.leases[: max(len(want.leases) - 1, 1)]), now)
+class OneLeaseTooFew(MemoryStore):
+    def _claim(self, want: Want, now: int) -> api.Claimed:
+        return super()._claim(
+            replace(want, leases=want.leases[: max(len(want.leases) - 1, 1)]), now
+        )
 
 
-class GatesAreIgnoredByClaims(Claims):
+class GatesAreIgnoredByClaims(MemoryStore):
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
-        gates, self._tables.gates = self._tables.gates, {}
+        gates, self._all.gates = self._all.gates, {}
         try:
             return super()._answer(stored, lease, want, now)
         finally:
-            self._tables.gates = gates
+            self._all.gates = gates
 
 
-class TheFirstBlockedJobEndsTheClaim(Claims):
-    def __init__(self, tables: Tables, units: Units) -> None:
-        super().__init__(tables, units)
+class TheFirstBlockedJobEndsTheClaim(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
         self._refusal: j.Answer | None = None
 
     def _grant(self, want: Want, now: int) -> api.Claimed:
@@ -88,39 +90,39 @@ class TheFirstBlockedJobEndsTheClaim(Claims):
         return answer
 
 
-class ClaimsAreMadeInThePast(Claims):
+class ClaimsAreMadeInThePast(MemoryStore):
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         return super()._answer(stored, lease, want, now - 60_000_000)
 
 
-class ARepeatedClaimTakesMore(Claims):
-    def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
-        return ()
+class ARepeatedClaimTakesMore(MemoryStore):
+    def _claimed_before(self, want: Want) -> list[Stored]:
+        return []
 
 
-class LostWorkersMayClaim(Claims):
-    def claim(self, want: Want, now: int) -> api.Claimed:
-        rows = self._tables.workers
-        self._tables.workers = {name: replace(row, lost=False) for name, row in rows.items()}
+class LostWorkersMayClaim(MemoryStore):
+    def _claim(self, want: Want, now: int) -> api.Claimed:
+        rows = self._all.workers
+        self._all.workers = {name: replace(row, lost=False) for name, row in rows.items()}
         try:
-            return super().claim(want, now)
+            return super()._claim(want, now)
         finally:
-            self._tables.workers = rows
+            self._all.workers = rows
 
 
-class PushJobsAreClaimed(Claims):
+class PushJobsAreClaimed(MemoryStore):
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         taken = stored if want.push else replace(stored, job=replace(stored.job, delivery="pull"))
         return super()._answer(taken, lease, want, now)
 
 
-class PullJobsAreOffered(Claims):
+class PullJobsAreOffered(MemoryStore):
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         taken = replace(stored, job=replace(stored.job, delivery="push")) if want.push else stored
         return super()._answer(taken, lease, want, now)
 
 
-class OffersAreClaims(Claims):
+class OffersAreClaims(MemoryStore):
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         return super()._answer(stored, lease, replace(want, push=False), now)
 
@@ -128,52 +130,52 @@ class OffersAreClaims(Claims):
 # --- limits ---------------------------------------------------------------------------------------
 
 
-class OneMoreThanTheLimit(Claims):
+class OneMoreThanTheLimit(MemoryStore):
     def _use(self, name: Named) -> Use:
         limit, used, active = super()._use(name)
         return limit, used, active - 1
 
 
-class OneStartTooMany(Claims):
+class OneStartTooMany(MemoryStore):
     def _use(self, name: Named) -> Use:
         limit, used, active = super()._use(name)
         return limit, replace(used, starts=max(used.starts - 1, 0)), active
 
 
-class OffersAreNotInHands(Claims):
+class OffersAreNotInHands(MemoryStore):
     def _use(self, name: Named) -> Use:
         limit, used, active = super()._use(name)
-        jobs = self._tables.jobs.values()
+        jobs = self._all.jobs.values()
         offered = [one for one in jobs if one.job.state is JobState.PENDING]
         return limit, used, active - sum(name in self._limits_of(one) for one in offered)
 
 
-class LimitsCountEveryTenant(Claims):
+class LimitsCountEveryTenant(MemoryStore):
     def _use(self, name: Named) -> Use:
         limit, used, _ = super()._use(name)
-        held = [one for one in self._tables.jobs.values() if one.job.lease is not None]
+        held = [one for one in self._all.jobs.values() if one.job.lease is not None]
         names = [(one.job.queue, one.body.key) for one in held]
         place = 0 if name[1] == api.LimitKind.QUEUE else 1
         return limit, used, sum(one[place] == name[2] for one in names)
 
 
-class LimitsAreEveryTenants(Claims):
+class LimitsAreEveryTenants(MemoryStore):
     def _limits_of(self, stored: Stored) -> list[Named]:
         return super()._limits_of(replace(stored, job=replace(stored.job, tenant="")))
 
 
-class AQueuesLimitHidesTheKeys(Claims):
+class AQueuesLimitHidesTheKeys(MemoryStore):
     def _limits_of(self, stored: Stored) -> list[Named]:
         return super()._limits_of(stored)[:1]
 
 
-class JobsWithoutAKeyShareALimit(Claims):
+class JobsWithoutAKeyShareALimit(MemoryStore):
     def _limits_of(self, stored: Stored) -> list[Named]:
         body = replace(stored.body, key=stored.body.key or "default")
         return super()._limits_of(replace(stored, body=body))
 
 
-class PeriodsNeverEnd(Claims):
+class PeriodsNeverEnd(MemoryStore):
     def _full(self, stored: Stored, now: int) -> list[Named]:
         kept_back = super()._full(stored, now)
         for name in self._limits_of(stored):
@@ -185,28 +187,28 @@ class PeriodsNeverEnd(Claims):
         return kept_back
 
 
-class PeriodsBeginWithTheLastStart(Claims):
+class PeriodsBeginWithTheLastStart(MemoryStore):
     def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
         taken = super()._take(stored, answer, want, now)
         for name in self._limits_of(stored):
-            self._tables.used[name] = replace(self._tables.used[name], period_at=now)
+            self._all.used[name] = replace(self._all.used[name], period_at=now)
         return taken
 
 
-class PeriodsEndOneMicrosecondLate(Claims):
+class PeriodsEndOneMicrosecondLate(MemoryStore):
     def _full(self, stored: Stored, now: int) -> list[Named]:
         return super()._full(stored, now - 1)
 
 
-class SpacingIsIgnored(Claims):
+class SpacingIsIgnored(MemoryStore):
     def _use(self, name: Named) -> Use:
         limit, used, active = super()._use(name)
         return replace(limit, spacing_us=None), used, active
 
 
-class TheFirstFullLimitEndsTheClaim(Claims):
-    def __init__(self, tables: Tables, units: Units) -> None:
-        super().__init__(tables, units)
+class TheFirstFullLimitEndsTheClaim(MemoryStore):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
         self._stop: list[Named] = []
 
     def _grant(self, want: Want, now: int) -> api.Claimed:
@@ -218,25 +220,25 @@ class TheFirstFullLimitEndsTheClaim(Claims):
         return self._stop
 
 
-class ComeAgainWhenTheFirstLimitEnds(Claims):
+class ComeAgainWhenTheFirstLimitEnds(MemoryStore):
     def _free_at(self, stored: Stored, now: int) -> int | None:
         ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
         return min((end for end in ends if end is not None), default=None)
 
 
-class ComeAgainForTheBusyToo(Claims):
+class ComeAgainForTheBusyToo(MemoryStore):
     def _free_at(self, stored: Stored, now: int) -> int | None:
         ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
         return max((end for end in ends if end is not None), default=None)
 
 
-class ComeAgainOneMicrosecondEarly(Claims):
+class ComeAgainOneMicrosecondEarly(MemoryStore):
     def _free_at(self, stored: Stored, now: int) -> int | None:
         at = super()._free_at(stored, now)
         return at and at - 1
 
 
-class ComeAgainThoughNothingIsMissing(Claims):
+class ComeAgainThoughNothingIsMissing(MemoryStore):
     def _grant(self, want: Want, now: int) -> api.Claimed:
         more = super()._grant(replace(want, leases=(*want.leases, "one-more")), now)
         return super()._grant(want, now) if not more.jobs else more
@@ -245,47 +247,47 @@ class ComeAgainThoughNothingIsMissing(Claims):
 # --- turns ----------------------------------------------------------------------------------------
 
 
-class NobodyRemembersWhoWasServed(Claims):
+class NobodyRemembersWhoWasServed(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         return 0, *super()._turn(stored, want)[1:]
 
 
-class WhoIsServedAtOneMomentIsServedAlike(Claims):
+class WhoIsServedAtOneMomentIsServedAlike(MemoryStore):
     def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
         taken = super()._take(stored, answer, want, now)
         if want.fair:
-            self._tables.served[self._server(stored, want)] = now
+            self._all.served[self._server(stored, want)] = now
         return taken
 
 
-class EveryClaimCountsAsATurn(Claims):
+class EveryClaimCountsAsATurn(MemoryStore):
     def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
         taken = super()._take(stored, answer, want, now)
         for fair in api.Fair:
-            latest = max(self._tables.served.values(), default=0)
+            latest = max(self._all.served.values(), default=0)
             server = self._server(stored, replace(want, fair=fair))
-            self._tables.served[server] = max(now, latest + 1)
+            self._all.served[server] = max(now, latest + 1)
         return taken
 
 
-class TurnsAreSharedByAllTenants(Claims):
+class TurnsAreSharedByAllTenants(MemoryStore):
     def _server(self, stored: Stored, want: Want) -> Named:
         return "", *super()._server(stored, want)[1:]
 
 
-class KeysAndQueuesShareTheirTurns(Claims):
+class KeysAndQueuesShareTheirTurns(MemoryStore):
     def _server(self, stored: Stored, want: Want) -> Named:
         tenant, _, name = super()._server(stored, want)
         return tenant, "", name
 
 
-class JobsWithoutAKeyAreAlwaysFirst(Claims):
+class JobsWithoutAKeyAreAlwaysFirst(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         turn = super()._turn(stored, want)
         return (0, *turn[1:]) if stored.body.key is None else turn
 
 
-class FairClaimsStillGoByQueue(Claims):
+class FairClaimsStillGoByQueue(MemoryStore):
     def _turn(self, stored: Stored, want: Want) -> Turn:
         served, _, priority, place, name = super()._turn(stored, want)
         return served, want.queues.index(stored.job.queue), priority, place, name

@@ -50,12 +50,13 @@ class ChecksAndWritesAreTornApart(MemoryStore):
     async def step(
         self, units: Sequence[Unit], *, now: int, want: Want | None = None
     ) -> api.Stepped:
-        before = {key: list(value) for key, value in self._all.fingerprints.items()}
-        promises = dict(self._all.promises)
+        fingerprints, promises = dict(self._all.fingerprints), dict(self._all.promises)
         await asyncio.sleep(0)
+        others = self._all.fingerprints, self._all.promises
+        self._all.fingerprints, self._all.promises = fingerprints, promises
         stepped = await super().step(units, now=now, want=want)
-        self._all.fingerprints.update(before)
-        self._all.promises |= promises
+        self._all.fingerprints = others[0] | self._all.fingerprints
+        self._all.promises = others[1] | self._all.promises
         return stepped
 
 
@@ -77,14 +78,13 @@ class OneDueItemTooMany(MemoryStore):
 
 
 class DueGoesById(MemoryStore):
-    def _due_since(self, key: Key) -> int | None:
-        since = super()._due_since(key)
+    def _due_since(self, stored: Stored) -> int | None:
+        since = super()._due_since(stored)
         return None if since is None or since > self._clock() else 0
 
 
 class JobsOfLostWorkersAreNotDue(MemoryStore):
-    def _due_since(self, key: Key) -> int | None:
-        stored = self._all.jobs[key]
+    def _due_since(self, stored: Stored) -> int | None:
         return 0 if self._is_swept(stored) else stored.wake_at
 
 
@@ -103,13 +103,13 @@ class RunningJobsAreSweptToo(MemoryStore):
 class TheLostMayComeBack(MemoryStore):
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         for row in workers:
-            self._tables(now).workers.pop(row.id, None)
+            self._check(now).workers.pop(row.id, None)
         return await super().beat(workers, now=now)
 
 
 class TheLivingAreDeclaredLost(MemoryStore):
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        known = self._tables(now).workers
+        known = self._check(now).workers
         for one in workers:
             if one in known:
                 known[one] = replace(known[one], lost=True)
@@ -117,8 +117,8 @@ class TheLivingAreDeclaredLost(MemoryStore):
 
 
 class EveryClockIsBelieved(MemoryStore):
-    def _tables(self, now: int | None = None) -> Tables:
-        return super()._tables()
+    def _check(self, now: int | None = None, rows: Sequence[object] = ()) -> Tables:
+        return super()._check(None, rows)
 
 
 class SeenIsNotLookedAt(MemoryStore):
@@ -178,7 +178,7 @@ class RecordsForgetTheirTenant(MemoryStore):
 
 class NotesAreNotFenced(MemoryStore):
     async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
-        jobs = self._tables(now).jobs
+        jobs = self._check(now).jobs
         held = [
             (key, jobs[key].job.lease or "" if key in jobs else lease, note)
             for key, lease, note in notes
@@ -191,7 +191,7 @@ class NotesOutliveTheirLease(MemoryStore):
         taken = list(await super().note(notes, now=now))
         for number, (key, lease, said) in enumerate(notes):
             events = self._all.events.get(key, ())
-            if not taken[number] and lease and any(event.lease == lease for event in events):
+            if not taken[number] and lease and any(fed.event.lease == lease for fed in events):
                 self._all.jobs[key] = replace(self._all.jobs[key], note=said)
                 taken[number] = True
         return taken
@@ -207,7 +207,7 @@ class LiftedLimitsKeepTheirUse(MemoryStore):
 class ChangedLimitsBeginAnew(MemoryStore):
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
         for row in limits:
-            self._tables(now).used.pop((row.tenant, row.kind, row.name), None)
+            self._check(now).used.pop((row.tenant, row.kind, row.name), None)
         await super().set_limits(limits, now=now)
 
 
@@ -224,7 +224,7 @@ class CountsForgetTheQueueAJobMovedTo(MemoryStore):
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         kept = dict(self._all.jobs)
         for key, stored in kept.items():
-            first = self._all.events[key][0].queue or ""
+            first = self._all.events[key][0].event.queue or ""
             self._all.jobs[key] = replace(stored, job=replace(stored.job, queue=first))
         found = await super().counts(tenant)
         self._all.jobs.update(kept)
@@ -259,11 +259,12 @@ class TagsAreFoundByTheirBeginning(MemoryStore):
 
 class SealsSkipAnEvent(MemoryStore):
     async def seal(self, *, limit: int = 10_000) -> Block | None:
-        whole, self._all.feed = self._all.feed, self._all.feed[1:]
+        key, events = next(iter(self._all.events.items()), (("", ""), []))
+        self._all.events[key] = events[1:]
         try:
             return await super().seal(limit=limit)
         finally:
-            self._all.feed = whole
+            self._all.events[key] = events
 
 
 class AShorterLeaseIsNoticedLate(MemoryStore):

@@ -14,44 +14,44 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import OPEN, Gate, Job
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
+from detent.stores.memory import MemoryStore
 from detent.stores.memory.tables import Tables
-from detent.stores.memory.units import Units
 
 # --- fences ---------------------------------------------------------------------------------------
 
 
-class NoVersionFence(Units):
+class NoVersionFence(MemoryStore):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        stored = self._tables.jobs.get(key_of(move.job))
+        stored = self._all.jobs.get(key_of(move.job))
         if stored is None:
             return api.Stale(key_of(move.job), None)
         return super()._fenced(unit, replace(move, version=stored.job.version))
 
 
-class OnlyOlderVersionsAreFenced(Units):
+class OnlyOlderVersionsAreFenced(MemoryStore):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        stored = self._tables.jobs.get(key_of(move.job))
+        stored = self._all.jobs.get(key_of(move.job))
         if stored is not None and move.version > stored.job.version:
             return None
         return super()._fenced(unit, move)
 
 
-class RearmingIsNotFenced(Units):
+class RearmingIsNotFenced(MemoryStore):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         return super()._fenced(unit, move) if move.events else None
 
 
-class NoLeaseFence(Units):
+class NoLeaseFence(MemoryStore):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         return super()._fenced(unit, replace(move, lease=None))
 
 
-class NoLostFence(Units):
+class NoLostFence(MemoryStore):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(replace(move, lost=False), now)
 
 
-class SilentWorkersAreLost(Units):
+class SilentWorkersAreLost(MemoryStore):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         found = super()._fenced_by_row(move, now)
         if move.lost and isinstance(found, api.LeaseAlive) and found.lease is not None:
@@ -59,65 +59,66 @@ class SilentWorkersAreLost(Units):
         return found
 
 
-class WireLeasesEndOneMicrosecondLate(Units):
+class WireLeasesEndOneMicrosecondLate(MemoryStore):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(move, now - 1 if move.lost else now)
 
 
-class TakersNeedNotBeAlive(Units):
+class TakersNeedNotBeAlive(MemoryStore):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(replace(move, taken_by=None), now)
 
 
-class ALeaseIsGivenTwice(Units):
-    def _held_twice(self, unit: Unit) -> str | None:
-        return None
+class ALeaseIsGivenTwice(MemoryStore):
+    def _is_held_twice(self, unit: Unit) -> bool:
+        return False
 
 
-class GatesOfAUnitAreForgotten(Units):
-    def _write_switches(self, unit: Unit) -> None:
-        super()._write_switches(replace(unit, gates=()))
+class GatesOfAUnitAreForgotten(MemoryStore):
+    def _write(self, unit: Unit, now: int) -> None:
+        super()._write(replace(unit, gates=()), now)
 
 
-class LimitsOfAUnitAreForgotten(Units):
-    def _write_switches(self, unit: Unit) -> None:
-        super()._write_switches(replace(unit, limits=()))
+class LimitsOfAUnitAreForgotten(MemoryStore):
+    def _write(self, unit: Unit, now: int) -> None:
+        super()._write(replace(unit, limits=()), now)
 
 
-class SwitchesOfARefusedUnitStay(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
-        self._write_switches(unit)
-        return super().commit(unit, now)
+class SwitchesOfARefusedUnitStay(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
+        self._all.switch(unit.gates, unit.limits)
+        return super()._commit(unit, now)
 
 
-class OwnIsNotRecognised(Units):
+class OwnIsNotRecognised(MemoryStore):
     def _is_own(self, unit: Unit, key: Key) -> bool:
         return False
 
 
-class OwnIsOnlyTheLastEvent(Units):
+class OwnIsOnlyTheLastEvent(MemoryStore):
     def _is_own(self, unit: Unit, key: Key) -> bool:
-        events = self._tables.events.get(key, [])
-        return any(event.command_id == unit.command_id for event in events[-1:])
+        events = self._all.events.get(key, [])
+        return any(fed.event.command_id == unit.command_id for fed in events[-1:])
 
 
-class AnybodysCommandIsOwn(Units):
+class AnybodysCommandIsOwn(MemoryStore):
     def _is_own(self, unit: Unit, key: Key) -> bool:
-        return any(fed.event.command_id == unit.command_id for fed in self._tables.feed)
+        known = [fed.event for events in self._all.events.values() for fed in events]
+        return any(event.command_id == unit.command_id for event in known)
 
 
-class StaleSaysWhatItWas(Units):
+class StaleSaysWhatItWas(MemoryStore):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         found = super()._fenced(unit, move)
         return api.Stale(found.key, move.job) if isinstance(found, api.Stale) else found
 
 
-class StaleFlowsAreAccepted(Units):
+class StaleFlowsAreAccepted(MemoryStore):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         return None
 
 
-class OnlyTheWorkflowIsFenced(Units):
+class OnlyTheWorkflowIsFenced(MemoryStore):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._flow_fenced(unit)
         before = unit.flow.before if unit.flow else None
@@ -126,7 +127,7 @@ class OnlyTheWorkflowIsFenced(Units):
         return found
 
 
-class StaleFlowsSayWhatTheyWere(Units):
+class StaleFlowsSayWhatTheyWere(MemoryStore):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._flow_fenced(unit)
         if isinstance(found, api.StaleFlow) and unit.flow and unit.flow.before:
@@ -134,17 +135,17 @@ class StaleFlowsSayWhatTheyWere(Units):
         return found
 
 
-class AddedJobsAreNotRecognised(Units):
+class AddedJobsAreNotRecognised(MemoryStore):
     def _is_born(self, unit: Unit) -> bool:
         return False
 
 
-class PutsAreNotFenced(Units):
+class PutsAreNotFenced(MemoryStore):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         return None
 
 
-class OnlyOlderPutsAreFenced(Units):
+class OnlyOlderPutsAreFenced(MemoryStore):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         if isinstance(found, api.StaleRecord):
@@ -152,71 +153,71 @@ class OnlyOlderPutsAreFenced(Units):
         return found
 
 
-class AnybodysPutIsOwn(Units):
+class AnybodysPutIsOwn(MemoryStore):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         is_same = isinstance(found, api.StaleRecord) and found.now is not None
         return api.Own() if is_same and found.record.version == found.now.version else found  # type: ignore[union-attr]
 
 
-class OwnPutsAreNotRecognised(Units):
+class OwnPutsAreNotRecognised(MemoryStore):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         if isinstance(found, api.Own):
             record = unit.puts[0]
-            return api.StaleRecord(record, self._tables.records[name_of(record)][0])
+            return api.StaleRecord(record, self._all.records[name_of(record)][0])
         return found
 
 
 # --- all or nothing -------------------------------------------------------------------------------
 
 
-class HalfAUnitIsCommitted(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
+class HalfAUnitIsCommitted(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
         for move in unit.moves[:-1]:
-            super().commit(Unit(unit.command_id, moves=(move,)), now)
-        return super().commit(replace(unit, moves=unit.moves[-1:]), now)
+            super()._commit(Unit(unit.command_id, moves=(move,)), now)
+        return super()._commit(replace(unit, moves=unit.moves[-1:]), now)
 
 
-class MovesGoBeforeInserts(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
-        moved = super().commit(replace(unit, new=()), now)
+class MovesGoBeforeInserts(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
+        moved = super()._commit(replace(unit, new=()), now)
         if not isinstance(moved, api.Committed) or not unit.new:
             return moved
-        return super().commit(replace(unit, moves=(), flow=None, puts=()), now)
+        return super()._commit(replace(unit, moves=(), flow=None, puts=()), now)
 
 
-class PutsSurviveARefusal(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
-        outcome = super().commit(unit, now)
+class PutsSurviveARefusal(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
+        outcome = super()._commit(unit, now)
         if not isinstance(outcome, api.Committed | api.Own):
-            super().commit(Unit(unit.command_id, puts=unit.puts), now)
+            super()._commit(Unit(unit.command_id, puts=unit.puts), now)
         return outcome
 
 
-class PutsGoOneByOne(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
+class PutsGoOneByOne(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
         for record in unit.puts[:-1]:
-            super().commit(Unit(unit.command_id, puts=(record,)), now)
-        return super().commit(replace(unit, puts=unit.puts[-1:]), now)
+            super()._commit(Unit(unit.command_id, puts=(record,)), now)
+        return super()._commit(replace(unit, puts=unit.puts[-1:]), now)
 
 
-class LinesOfRefusedUnitsAreKept(Units):
-    def commit(self, unit: Unit, now: int) -> Outcome:
-        outcome = super().commit(unit, now)
+class LinesOfRefusedUnitsAreKept(MemoryStore):
+    def _commit(self, unit: Unit, now: int) -> Outcome:
+        outcome = super()._commit(unit, now)
         if not isinstance(outcome, api.Committed):
             for move in unit.moves:
                 for line in move.lines:
-                    self._tables.log(key_of(move.job), line)
+                    self._all.log(key_of(move.job), line)
         return outcome
 
 
-class NothingIsIllegal(Units):
+class NothingIsIllegal(MemoryStore):
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         return None
 
 
-class IdsOfStepsMayBeUsedAgain(Units):
+class IdsOfStepsMayBeUsedAgain(MemoryStore):
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         found = super()._illegal(unit)
         return None if found is not None and "exists already" in found.why else found
@@ -230,39 +231,39 @@ class SettlingEventsAreForgotten(Tables):
 # --- writing --------------------------------------------------------------------------------------
 
 
-class TheResultIsForgottenByTheNextMove(Units):
+class TheResultIsForgottenByTheNextMove(MemoryStore):
     def _write_move(self, move: Move, now: int) -> None:
         super()._write_move(move, now)
         key = key_of(move.job)
-        self._tables.jobs[key] = replace(self._tables.jobs[key], result=move.result)
+        self._all.jobs[key] = replace(self._all.jobs[key], result=move.result)
 
 
-class CheckpointsAreForgottenByTheNextMove(Units):
+class CheckpointsAreForgottenByTheNextMove(MemoryStore):
     def _write_move(self, move: Move, now: int) -> None:
         super()._write_move(move, now)
         key = key_of(move.job)
-        self._tables.jobs[key] = replace(self._tables.jobs[key], checkpoint=move.checkpoint)
+        self._all.jobs[key] = replace(self._all.jobs[key], checkpoint=move.checkpoint)
 
 
-class NotesAreForgottenByTheNextMove(Units):
+class NotesAreForgottenByTheNextMove(MemoryStore):
     def _write_move(self, move: Move, now: int) -> None:
         super()._write_move(move, now)
         key = key_of(move.job)
-        self._tables.jobs[key] = replace(self._tables.jobs[key], note=None)
+        self._all.jobs[key] = replace(self._all.jobs[key], note=None)
 
 
-class MetadataIsNotReplaced(Units):
+class MetadataIsNotReplaced(MemoryStore):
     def _write_move(self, move: Move, now: int) -> None:
         super()._write_move(replace(move, meta=None), now)
 
 
-class WakeTimesOnlyMoveEarlier(Units):
+class WakeTimesOnlyMoveEarlier(MemoryStore):
     def _write_move(self, move: Move, now: int) -> None:
-        before = self._tables.jobs[key_of(move.job)].wake_at
+        before = self._all.jobs[key_of(move.job)].wake_at
         super()._write_move(replace(move, wake_at=move.wake_at or before), now)
 
 
-class PayloadsAreWrittenAnew(Units):
+class PayloadsAreWrittenAnew(MemoryStore):
     def _write_new(self, new: New, now: int) -> None:
         try:
             text = json.dumps(json.loads(new.body.payload))
@@ -271,70 +272,65 @@ class PayloadsAreWrittenAnew(Units):
         super()._write_new(replace(new, body=replace(new.body, payload=text)), now)
 
 
-class DeletedRecordsStay(Units):
+class DeletedRecordsStay(MemoryStore):
     def _write(self, unit: Unit, now: int) -> None:
         super()._write(unit, now)
         for record in unit.puts:
-            self._tables.records[name_of(record)] = (record, unit.command_id)
+            self._all.records[name_of(record)] = (record, unit.command_id)
 
 
-class LeaseRowsOutliveTheirLease(Units):
-    def after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
-        rows = dict(self._tables.leases)
-        super().after_write(before, job, events, now)
-        self._tables.leases |= rows
+class LeaseRowsOutliveTheirLease(MemoryStore):
+    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
+        rows = dict(self._all.leases)
+        super()._after_write(before, job, events, now)
+        self._all.leases |= rows
 
 
-class EveryMoveRenewsTheLease(Units):
-    def after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
-        super().after_write(before, job, events, now)
+class EveryMoveRenewsTheLease(MemoryStore):
+    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
+        super()._after_write(before, job, events, now)
         if job.wire and job.lease is not None:
-            self._tables.leases[job.lease] = now + (job.lease_us or 0)
+            self._all.leases[job.lease] = now + (job.lease_us or 0)
 
 
-class EndsUnderALimitWakeNobody(Units):
-    def after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
-        limits, self._tables.limits = self._tables.limits, {}
-        super().after_write(before, job, events, now)
-        self._tables.limits = limits
+class EndsUnderALimitWakeNobody(MemoryStore):
+    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
+        limits, self._all.limits = self._all.limits, {}
+        super()._after_write(before, job, events, now)
+        self._all.limits = limits
 
 
 # --- erasing --------------------------------------------------------------------------------------
 
 
-class ErasedJobsKeepTheirLog(Units):
-    def _erase(self, key: Key) -> None:
-        lines = self._tables.lines
-        super()._erase(key)
-        self._tables.lines = lines
+class ErasedJobsKeepTheirLog(MemoryStore):
+    def _erased(self, stored: Stored) -> Stored:
+        lines = self._all.lines
+        erased = super()._erased(stored)
+        self._all.lines = lines
+        return erased
 
 
-class ErasingOneLogErasesAll(Units):
-    def _erase(self, key: Key) -> None:
-        super()._erase(key)
-        self._tables.lines = []
+class ErasingOneLogErasesAll(MemoryStore):
+    def _erased(self, stored: Stored) -> Stored:
+        self._all.lines = []
+        return super()._erased(stored)
 
 
-class ErasedJobsKeepTheirPayload(Units):
-    def _erase(self, key: Key) -> None:
-        body = self._tables.jobs[key].body
-        super()._erase(key)
-        self._tables.jobs[key] = replace(self._tables.jobs[key], body=body)
+class ErasedJobsKeepTheirPayload(MemoryStore):
+    def _erased(self, stored: Stored) -> Stored:
+        return replace(super()._erased(stored), body=stored.body)
 
 
-class ErasedJobsKeepTheirFailures(Units):
-    def _erase(self, key: Key) -> None:
-        failures = self._tables.jobs[key].failures
-        super()._erase(key)
-        self._tables.jobs[key] = replace(self._tables.jobs[key], failures=failures)
+class ErasedJobsKeepTheirFailures(MemoryStore):
+    def _erased(self, stored: Stored) -> Stored:
+        return replace(super()._erased(stored), failures=stored.failures)
 
 
-class ErasedJobsKeepTheirNoteAndCheckpoint(Units):
-    def _erase(self, key: Key) -> None:
-        before = self._tables.jobs[key]
-        super()._erase(key)
-        kept = {"note": before.note, "checkpoint": before.checkpoint}
-        self._tables.jobs[key] = replace(self._tables.jobs[key], **kept)
+class ErasedJobsKeepTheirNoteAndCheckpoint(MemoryStore):
+    def _erased(self, stored: Stored) -> Stored:
+        kept = {"note": stored.note, "checkpoint": stored.checkpoint}
+        return replace(super()._erased(stored), **kept)
 
 
 class LinesMayBeAddedToWhatIsErased(Tables):
@@ -351,76 +347,76 @@ class LinesMayBeAddedToWhatIsErased(Tables):
 # --- what follows ---------------------------------------------------------------------------------
 
 
-class NothingFollows(Units):
-    def follow(
+class NothingFollows(MemoryStore):
+    def _follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
         for key, steps in changes.items():
             for step, change in steps.items():
-                flow = self._tables.flows[key].counting(step, change)
+                flow = self._all.flows[key].counting(step, change)
                 kept = {name: tally for name, tally in flow.tallies.items() if tally.total}
-                self._tables.flows[key] = replace(flow, tallies=kept)
+                self._all.flows[key] = replace(flow, tallies=kept)
 
 
-class ClaimsAreNotCounted(Units):
-    def follow(
+class ClaimsAreNotCounted(MemoryStore):
+    def _follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
         if jobs:
-            super().follow(changes, jobs, now, command_id)
+            super()._follow(changes, jobs, now, command_id)
 
 
-class WhatFollowsHasACommandOfItsOwn(Units):
-    def follow(
+class WhatFollowsHasACommandOfItsOwn(MemoryStore):
+    def _follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        super().follow(changes, jobs, now, "cascade")
+        super()._follow(changes, jobs, now, "cascade")
 
 
-class OnlyOneWorkflowOfAUnitFollows(Units):
-    def follow(
+class OnlyOneWorkflowOfAUnitFollows(MemoryStore):
+    def _follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        super().follow(dict(sorted(changes.items())[:1]), jobs, now, command_id)
+        super()._follow(dict(sorted(changes.items())[:1]), jobs, now, command_id)
 
 
-class TalliesAreTheDeciders(Units):
+class TalliesAreTheDeciders(MemoryStore):
     def _write_flow(self, answer: w.Accepted) -> None:
         super()._write_flow(answer)
-        self._tables.flows[key_of(answer.flow.workflow)] = answer.flow
+        self._all.flows[key_of(answer.flow.workflow)] = answer.flow
 
 
-class NothingIsSwept(Units):
+class NothingIsSwept(MemoryStore):
     def _write_flow(self, answer: w.Accepted) -> None:
         super()._write_flow(replace(answer, sweep=()))
 
 
-class OpenedStepsWakeNobody(Units):
+class OpenedStepsWakeNobody(MemoryStore):
     def _write_flow(self, answer: w.Accepted) -> None:
         super()._write_flow(replace(answer, opened=()))
 
 
-class NothingIsRecalled(Units):
+class NothingIsRecalled(MemoryStore):
     def _recall(self, job: Job, now: int, command_id: str) -> None:
         """Forgotten."""
 
 
-class RecalledJobsAreNotCounted(Units):
+class RecalledJobsAreNotCounted(MemoryStore):
     def _recall(self, job: Job, now: int, command_id: str) -> None:
         key = (job.tenant, job.workflow or "")
-        flow = self._tables.flows[key]
+        flow = self._all.flows[key]
         super()._recall(job, now, command_id)
-        self._tables.flows[key] = flow
+        self._all.flows[key] = flow
 
 
-class OnlyEndedStepsRecall(Units):
+class OnlyEndedStepsRecall(MemoryStore):
     def _recall(self, job: Job, now: int, command_id: str) -> None:
-        flow = self._tables.flows[job.tenant, job.workflow or ""]
+        flow = self._all.flows[job.tenant, job.workflow or ""]
         if flow.steps[job.step or ""].ended_at is not None:
             super()._recall(job, now, command_id)
 
 
-class TalliesForgetNewJobs(Units):
+class TalliesForgetNewJobs(MemoryStore):
     def _write(self, unit: Unit, now: int) -> None:
         super()._write(unit, now)
         if unit.flow is None:
@@ -429,35 +425,35 @@ class TalliesForgetNewJobs(Units):
 
     def _uncount(self, job: Job) -> None:
         if job.workflow is not None and job.step is not None:
-            flow = self._tables.flows[job.tenant, job.workflow]
-            self._tables.flows[key_of(flow.workflow)] = flow.counting(job.step, -w.delta(None, job))
+            flow = self._all.flows[job.tenant, job.workflow]
+            self._all.flows[key_of(flow.workflow)] = flow.counting(job.step, -w.delta(None, job))
 
 
 # --- uniqueness -----------------------------------------------------------------------------------
 
 
-class UniqueIgnoresWhen(Units):
+class UniqueIgnoresWhen(MemoryStore):
     def _counts(self, job: Job, unique: api.Unique) -> bool:
         return super()._counts(job, replace(unique, since=None))
 
 
-class UniqueIgnoresStates(Units):
+class UniqueIgnoresStates(MemoryStore):
     def _counts(self, job: Job, unique: api.Unique) -> bool:
         return super()._counts(job, replace(unique, states=(job.state,)))
 
 
-class TheReplacedJobStillCounts(Units):
+class TheReplacedJobStillCounts(MemoryStore):
     def _not_unique(self, new: New, moved: dict[Key, Job]) -> api.Taken | None:
         return super()._not_unique(new, {})
 
 
-class IdempotencyIgnoresTheDigest(Units):
+class IdempotencyIgnoresTheDigest(MemoryStore):
     def _promised(self, new: New, now: int) -> api.Taken | None:
         found = super()._promised(new, now)
         return found and replace(found, differs=False)
 
 
-class IdempotencyKeysLiveForEver(Units):
+class IdempotencyKeysLiveForEver(MemoryStore):
     def _promised(self, new: New, now: int) -> api.Taken | None:
         return super()._promised(new, 0)
 
@@ -493,15 +489,13 @@ class StepsDoNotSayWhenTheyOpened(Tables):
 class TheFeedHasAGap(Tables):
     def record(self, events: Sequence[Event]) -> None:
         super().record(events)
-        if len(self.feed) > 1:
-            self.feed[-1] = replace(self.feed[-1], pos=self.feed[-1].pos + 1)
+        next(self._positions)
 
 
-class TheFeedForgetsAmendments(Tables):
-    def record(self, events: Sequence[Event]) -> None:
-        super().record(events)
-        if events and events[-1].target is None:
-            del self.feed[-1]
+class TheFeedForgetsAmendments(MemoryStore):
+    async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Fed]:
+        found = await super().feed(after, limit)
+        return [fed for fed in found if fed.event.target is not None]
 
 
 class CursorsAreShared(Tables):
@@ -513,7 +507,7 @@ class CursorsAreShared(Tables):
         return cursor
 
 
-class SiblingsAreNotCompared(Units):
+class SiblingsAreNotCompared(MemoryStore):
     def _taken(self, unit: Unit, now: int) -> Outcome | None:
         alone = [
             super(SiblingsAreNotCompared, self)._taken(replace(unit, new=(n,)), now)
@@ -522,6 +516,6 @@ class SiblingsAreNotCompared(Units):
         return next((found for found in alone if found), None)
 
 
-class ALateWordPutsTheEndOff(Units):
-    def _in_time(self, move: Move) -> int | None:
+class ALateWordPutsTheEndOff(MemoryStore):
+    def _in_time(self, job: Job, move: Move) -> int | None:
         return move.wake_at

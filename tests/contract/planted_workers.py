@@ -7,130 +7,130 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from detent.stores.api import Death, Key, Life, WorkerRow
-from detent.stores.memory.workforce import Workforce
+from detent.stores.memory import MemoryStore
 
 
-class AnybodyMayBury(Workforce):
+class AnybodyMayBury(MemoryStore):
     def _bury(self, death: Death, now: int) -> bool:
-        row = self._tables.workers.get(death.id)
+        row = self._all.workers.get(death.id)
         if row is not None and not row.lost:
             self._end(row, now, death)
         return True
 
 
-class NobodyMayBuryBeforeTime(Workforce):
+class NobodyMayBuryBeforeTime(MemoryStore):
     def _bury(self, death: Death, now: int) -> bool:
-        row = self._tables.workers.get(death.id)
+        row = self._all.workers.get(death.id)
         is_early = row is not None and not row.lost and now < row.alive_until
         return False if is_early else super()._bury(death, now)
 
 
-class APidIsEnough(Workforce):
+class APidIsEnough(MemoryStore):
     def _bury(self, death: Death, now: int) -> bool:
-        row = self._tables.workers.get(death.id)
+        row = self._all.workers.get(death.id)
         who = None if row is None else row.who
         if who and who.process and death.process and who.process.pid == death.process.pid:
             death = replace(death, process=who.process)
         return super()._bury(death, now)
 
 
-class TheLastWordAboutAnEndCounts(Workforce):
+class TheLastWordAboutAnEndCounts(MemoryStore):
     def _bury(self, death: Death, now: int) -> bool:
-        row = self._tables.workers.get(death.id)
+        row = self._all.workers.get(death.id)
         if row is not None and row.lost and row.death is not None:
             self._end(row, now, death)
         return super()._bury(death, now)
 
 
-class TheExitCauseIsForgotten(Workforce):
+class TheExitCauseIsForgotten(MemoryStore):
     def _end(self, row: WorkerRow, now: int, death: Death | None) -> None:
         super()._end(row, now, None)
 
 
-class TheEndIsAsOldAsTheLease(Workforce):
+class TheEndIsAsOldAsTheLease(MemoryStore):
     def _end(self, row: WorkerRow, now: int, death: Death | None) -> None:
         super()._end(row, row.alive_until, death)
 
 
-class RenewingChangesWhoItIs(Workforce):
+class RenewingChangesWhoItIs(MemoryStore):
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
         return replace(super()._renewed(known, row, now), who=row.who)
 
 
-class RenewingForgetsTheState(Workforce):
+class RenewingForgetsTheState(MemoryStore):
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
         return replace(super()._renewed(known, row, now), state=known.state or row.state)
 
 
-class TheBeatIsNotDated(Workforce):
+class TheBeatIsNotDated(MemoryStore):
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
         return replace(super()._renewed(known, row, now), beat_at=known.beat_at or now)
 
 
-class LateBeatsTakeBack(Workforce):
+class LateBeatsTakeBack(MemoryStore):
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
         return super()._renewed(replace(known, beat_at=0), row, now)
 
 
-class TheForgottenMayComeBack(Workforce):
+class TheForgottenMayComeBack(MemoryStore):
     def _beat(self, row: WorkerRow, now: int) -> bool:
         return super()._beat(replace(row, renews=False), now)
 
 
-class HandsThatHoldJobsAreForgotten(Workforce):
+class HandsThatHoldJobsAreForgotten(MemoryStore):
     def _over(self, before: int) -> list[WorkerRow]:
-        rows = self._tables.workers.values()
+        rows = self._all.workers.values()
         return [row for row in rows if row.ended_at is not None and row.ended_at < before]
 
 
-class TheTrustedAreForgotten(Workforce):
+class TheTrustedAreForgotten(MemoryStore):
     def _over(self, before: int) -> list[WorkerRow]:
-        rows = [row for row in self._tables.workers.values() if not row.lost]
+        rows = [row for row in self._all.workers.values() if not row.lost]
         return [*super()._over(before), *(row for row in rows if row.beat_at < before)]
 
 
-class LivesAreForgottenBeforeTheyAreSealed(Workforce):
+class LivesAreForgottenBeforeTheyAreSealed(MemoryStore):
     def _told(self, before: int) -> list[Key]:
-        lives = self._tables.instances.items()
+        lives = self._all.instances.items()
         return [key for key, one in lives if one.ended_at is not None and one.ended_at < before]
 
 
-class LivesOfTheLivingAreForgotten(Workforce):
+class LivesOfTheLivingAreForgotten(MemoryStore):
     def _told(self, before: int) -> list[Key]:
-        lives = self._tables.instances.items()
-        return [k for k, one in lives if one.last_at < before and self._tables.is_sealed(k)]
+        lives = self._all.instances.items()
+        return [k for k, one in lives if one.last_at < before and self._all.is_sealed(k)]
 
 
-class ALifeMayBeToldTwice(Workforce):
+class ALifeMayBeToldTwice(MemoryStore):
     def _ship(self, life: Life) -> bool:
         key = (life.instance.tenant, life.instance.id)
-        stored = self._tables.instances.get(key)
+        stored = self._all.instances.get(key)
         if stored is not None and stored.version > life.version:
             return True
         return super()._ship(life)
 
 
-class ALifeMayHaveAGap(Workforce):
+class ALifeMayHaveAGap(MemoryStore):
     def _ship(self, life: Life) -> bool:
-        stored = self._tables.instances.get((life.instance.tenant, life.instance.id))
+        stored = self._all.instances.get((life.instance.tenant, life.instance.id))
         if stored is not None and stored.version < life.version:
             life = replace(life, version=stored.version)
         return super()._ship(life)
 
 
-class TheHeadStaysBehind(Workforce):
+class TheHeadStaysBehind(MemoryStore):
     def _ship(self, life: Life) -> bool:
         key = (life.instance.tenant, life.instance.id)
-        before = self._tables.instances.get(key)
+        before = self._all.instances.get(key)
         is_taken = super()._ship(life)
         if is_taken and before is not None:
-            self._tables.instances[key] = before
+            self._all.instances[key] = before
         return is_taken
 
 
-class AnyNameIsTaken(Workforce):
+class AnyNameIsTaken(MemoryStore):
     def _ship(self, life: Life) -> bool:
-        tables, key = self._tables, (life.instance.tenant, life.instance.id)
+        tables, key = self._all, (life.instance.tenant, life.instance.id)
         if key in tables.instances:
             return super()._ship(life)
         tables.instances[key] = life.instance

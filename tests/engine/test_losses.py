@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from detent.engine import marking
 from detent.engine.engine import Engine
+from detent.engine.losing import SPARED_MAX
 from detent.engine.processes import here, is_gone, process_of
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
@@ -104,6 +105,28 @@ async def test_every_end_of_a_poisonous_job_is_in_its_history(world: World, engi
     assert (stored.job.state, stored.job.cause) == ("discarded", "poison")
     details = [json.loads(one.details or "") for one in stored.failures]
     assert [one["exit_code"] for one in details] == [-11, 1, -6]
+
+
+async def test_who_ran_apart_from_a_crowded_worker_does_not_pay(
+    world: World, engine: Engine
+) -> None:
+    job = await held(world)
+    said = []
+    for number, crowded in enumerate([True, True, False] + [True] * 12):
+        name = f"next{number}"
+        if number:
+            await world.store.beat([WorkerRow(name, world.now + SECOND, who=WHO)], now=world.now)
+            await world.store.step([], now=world.now, want=world.make.want(1, holder=name))
+        holder = (await world.got(job)).job.holder or ""
+        await world.store.bury([Death(holder, "s1", crowded=crowded)], now=world.now)
+        await engine.upkeep.turn()
+        said.append((await world.got(job)).job.losses)
+        if (await world.got(job)).job.state == "discarded":
+            break
+    assert said == [1, 1, *[2] * 10, 3], "the first, its own, and beyond all belief"
+    history = await world.store.history((job.tenant, job.id))
+    assert [one.name for one in history].count("hand_back") == SPARED_MAX
+    assert len((await world.got(job)).failures) == 3, "one that pays nothing has not failed"
 
 
 async def test_a_wire_lease_that_ran_out_says_so(world: World, engine: Engine) -> None:

@@ -19,9 +19,8 @@ from detent.lifecycle import job as j
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Idempotency, Record, Stored, Unit, key_of
-from detent.stores.memory import MemoryStore
 from detent.stores.select import Filter, Page
-from tests.contract.backends import Backend
+from tests.contract.backends import SHARED, Backend
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
@@ -110,11 +109,10 @@ async def test_engines_that_race_never_fire_a_slot_twice(world: World) -> None:
     assert all(fired.count(slot) == 5 for slot in fired)
 
 
+@pytest.mark.parametrize("backend", SHARED, indirect=True)
 async def test_servers_with_connections_of_their_own_never_fire_a_slot_twice(
     world: World, engine: Engine, backend: Backend, tmp_path: Path
 ) -> None:
-    if isinstance(world.store, MemoryStore):
-        pytest.skip("it lives in one process")
     await engine.schedules.add(plan("*/10 * * * * *", overlap=Overlap.ALLOW), USER)
     async with backend(tmp_path, world.clock) as second, backend(tmp_path, world.clock) as third:
         engines = [engine, Engine(second), Engine(third)]

@@ -17,7 +17,7 @@ from detent.errors import BadPolicy, BatchTooLarge
 from detent.lifecycle import workflow as w
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import Key, Retention, StaleFlow, Unit
+from detent.stores.api import UNIT_MAX, Key, Retention, StaleFlow, Unit
 from detent.stores.select import Page
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
@@ -271,7 +271,7 @@ async def test_impossible_orders_leave_nothing_behind(world: World, engine: Engi
     assert isinstance(answer, Refusal)
     assert await world.store.counts() == []
     with pytest.raises(BatchTooLarge):
-        await engine.workflows.add_jobs(KEY, "one", [ask()] * 1_001, USER)
+        await engine.workflows.add_jobs(KEY, "one", [ask()] * UNIT_MAX, USER)
 
 
 async def test_workflows_are_listed_newest_first_by_tenant_and_state(

@@ -39,6 +39,7 @@ def test_jobs_are_run_and_everything_ends_when_it_is_told_to(yard: Yard) -> None
 @pytest.mark.slow
 @BOTH
 def test_the_job_of_a_killed_worker_is_available_within_a_second(yard: Yard) -> None:
+    """W-119."""
     job = yard.enqueue("until", "go")
     yard.start("--workers", "2")
     [pid] = eventually(lambda: yard.begun("go"))
@@ -117,6 +118,7 @@ def slots_in(drawn: str) -> list[str]:
 
 @pytest.mark.slow
 def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
+    """W-45."""
     yard.start("--workers", "2")
     assert (
         yard.detent("workers", "suspend", "worker-1", "--reason", "look") == "worker-1: suspend\n"

@@ -28,6 +28,26 @@ def test_a_handler_that_blocks_its_loop_keeps_nobody_from_a_drain(yard: Yard) ->
 
 
 @pytest.mark.slow
+def test_who_holds_up_the_loop_for_too_long_goes_on_in_a_process_of_its_own(yard: Yard) -> None:
+    yard.start("--stall", "5s")
+    beside = yard.enqueue("until", "beside")
+    eventually(lambda: yard.begun("beside"))
+    wall = yard.enqueue("block", "wall")
+    eventually(lambda: len(yard.begun("wall")) == 2, "it is not given up")
+    first, second = yard.begun("wall")
+    assert yard.enqueue("quick", 1).result(timeout=60) == 1, "it holds nobody up any more"
+    assert second not in yard.pids_of("worker-1")
+    eventually(lambda: first not in yard.pids_of("worker-1"), "it is not replaced")
+    yard.let_go("wall")
+    yard.let_go("beside")
+    assert beside.result(timeout=60) == "first"
+    eventually(lambda: wall.status().state == "completed")
+    lost = next(event for event in wall.history() if event.name == "lose")
+    assert "held up the loop of its worker for 5 s" in (lost.reason or "")
+    assert [event.name for event in beside.history()].count("lose") == 0
+
+
+@pytest.mark.slow
 def test_who_cannot_hear_that_its_lease_is_over_is_killed_before_that(yard: Yard) -> None:
     yard.enqueue("hog", "hog")
     yard.start()
@@ -54,11 +74,14 @@ def test_the_jobs_of_a_worker_that_had_to_be_killed_wait_for_nobody(yard: Yard) 
 
 @pytest.mark.slow
 def test_operators_are_heard_during_a_drain(yard: Yard) -> None:
-    job = yard.enqueue("until", "never")
+    job, other = yard.enqueue("until", "never"), yard.enqueue("until", "other")
     fleet = yard.start("--grace", "1h")
-    eventually(lambda: yard.begun("never"))
+    eventually(lambda: yard.begun("never") and yard.begun("other"))
     fleet.send_signal(signal.SIGTERM)
     eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    other.cancel("nobody needs it")
+    eventually(lambda: other.status().state == "cancelled")
+    assert "stopping" in yard.detent("workers", "list"), "it still tells how it is"
     yard.detent("workers", "stop", "worker-1", "--grace", "4s")
     assert fleet.wait(60) == 0, yard.log(fleet)
     assert [event.name for event in job.history()][-2:] == ["hand_back", "due"]
@@ -138,3 +161,29 @@ def test_what_blocks_the_loop_beyond_its_time_is_not_the_end_of_its_worker(yard:
     assert yard.pids_of("worker-1") != [pid]
     assert wall.status().cause == "exhausted"
     assert "lose" not in {event.name for job in jobs for event in job.history()}
+
+
+@pytest.mark.slow
+def test_a_fleet_whose_store_was_deleted_says_so_and_ends(yard: Yard) -> None:
+    fleet = yard.start("--grace", "1s")
+    for path in yard.folder.glob("detent.db*"):
+        path.unlink()
+    assert fleet.wait(60) == 1
+    assert "was deleted or replaced" in yard.log(fleet)
+    eventually(lambda: yard.processes() == [])
+
+
+@pytest.mark.slow
+def test_a_handler_that_breaks_the_loop_of_all_is_survived(yard: Yard) -> None:
+    yard.start()
+    job = yard.enqueue("call_off")
+    assert job.result(timeout=60) == "all are called off", "alone it may do what it wants"
+    assert [event.name for event in job.history()].count("lose") == 1
+    assert yard.enqueue("quick", 1).result(timeout=60) == 1
+
+
+@pytest.mark.slow
+def test_the_start_of_a_process_is_not_the_time_of_a_job(yard: Yard) -> None:
+    yard.let_go("slow")
+    yard.start()
+    assert yard.enqueue("brief").result(timeout=60) == "in time"

@@ -43,6 +43,23 @@ def test_poison_is_discarded_and_the_innocent_complete(yard: Yard) -> None:
     assert yard.detent("verify")
 
 
+def test_who_runs_apart_pays_for_no_crash_of_others(yard: Yard) -> None:
+    yard.start()
+    patient = yard.enqueue("deaf_thread", "long")
+    for number in range(1, 5):
+        eventually(lambda number=number: len(yard.begun("long")) == number)  # type: ignore[misc]
+        if number < 4:
+            yard.enqueue("segfault")
+    yard.let_go("long")
+    patient.result(timeout=60)
+    names = [event.name for event in patient.history()]
+    assert names.count("lose") == 1, "only the first may have been its own doing"
+    assert names.count("hand_back") == 2
+    again = next(event for event in patient.history() if event.name == "hand_back")
+    assert "signal 11" in (again.reason or "")
+    assert yard.detent("verify")
+
+
 def ended(handle: Handle[Any]) -> tuple[str, str | None]:
     """By what it was discarded."""
     eventually(lambda: handle.status().is_ended)

@@ -130,12 +130,14 @@ async def test_a_reader_sees_both_or_neither(yard: Yard) -> None:
             seen.append(yard.rows())
 
     looking = asyncio.ensure_future(asyncio.to_thread(look))
-    for number in range(12):
-        await caller.begin()
-        await yard.put(caller, world.make.pushed())
-        await (caller.rollback() if number % 3 == 0 else caller.commit())
-    is_over.set()
-    await looking
+    try:
+        for number in range(12):
+            await caller.begin()
+            await yard.put(caller, world.make.pushed())
+            await (caller.rollback() if number % 3 == 0 else caller.commit())
+    finally:
+        is_over.set()
+        await looking
     assert {orders - jobs for orders, jobs in seen} == {0}
     assert yard.rows() == (8, 8)
 

@@ -86,7 +86,7 @@ def test_the_words_for_why_are_frozen() -> None:
 
 
 def test_of_a_hundred_pairs_seventeen_move_ten_stay_and_seventy_three_are_refused() -> None:
-    """W-07, W-10: a refusal leaves the record alone and names where it stands."""
+    """W-06, W-07, W-10: a refusal leaves the record alone and names where it stands."""
     pairs = {(source, target): key for key, (source, _, target, _) in EDGES.items()}
     count: Counter[str] = Counter()
     for source, target in product(S, S):

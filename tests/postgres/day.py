@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import psycopg
+from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -15,6 +16,7 @@ from detent.stores.api import (
     Note,
     Record,
     Retention,
+    Stored,
     Unique,
     Unit,
     key_of,
@@ -22,7 +24,7 @@ from detent.stores.api import (
 from detent.stores.inside import enqueue
 from detent.stores.select import Filter, Page
 from tests.contract.flowing import completing, job
-from tests.contract.making import SECOND, WORKER
+from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import HOUR, World
 
 LIVE = ("scheduled", "available", "active")
@@ -44,11 +46,15 @@ async def live(world: World, url: str, day: str) -> None:
 
 async def _jobs(world: World) -> None:
     await world.must(*(world.make.pushed() for _ in range(10)))
-    one, two, *rest = await world.claim(10)
+    one, two, three, four, five, *rest = await world.claim(10)
     units = [completing(world, stored) for stored in rest]
     want = world.make.want(3)
     await world.store.step(units, now=world.now, want=want)
     await world.store.step((), now=world.now, want=want)
+    held = world.make.doing(five.job, j.Hold(), USER)
+    await world.store.step([held], now=world.now, want=world.make.want(1))
+    await world.store.step([_telling(world, three)], now=world.now, want=world.make.want(1))
+    await world.must(_telling(world, four))
     await world.store.note(
         [(key_of(one.job), one.job.lease or "", Note(1, 1, 5, "x"))], now=world.now
     )
@@ -58,6 +64,12 @@ async def _jobs(world: World) -> None:
     [wired] = await world.claim(1, wire=True)
     await world.store.extend([(wired.job.lease or "", world.now + 2 * SECOND)], now=world.now)
     await world.must(completing(world, wired))
+
+
+def _telling(world: World, stored: Stored) -> Unit:
+    """The end of a job that has a result and had something to say."""
+    [move] = completing(world, stored).moves
+    return world.make.moving(replace(move, result="1", lines=(Line(1, "x"), Line(2, "y"))))
 
 
 async def _keys(world: World, day: str) -> None:

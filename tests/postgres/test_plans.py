@@ -14,10 +14,12 @@ from tests.postgres.server import databases
 
 HOT = (
     # commit
+    *("report", "report_richly", "report_and_claim", "report_richly_and_claim"),
+    *("enqueue", "enqueue_one", "enqueue_tagged"),
     *("move", "step", "push", "heads", "own", "leases_locked", "workers_shared", "promised"),
     *("counting", "rearm", "record", "records_locked", "workflows_locked", "steps_read"),
     # claim
-    *("claim", "claimed_before", "lane_heads", "lane_next", "picked", "flip", "stored"),
+    *("claim", "standing", "claimed_before", "lane_heads", "lane_next", "picked", "flip", "stored"),
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "notes_put"),
     *("workers_locked", "workers_named", "bury", "ship", "forget_workers", "instances_over"),

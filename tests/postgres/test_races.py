@@ -20,13 +20,21 @@ from detent.stores.postgres.connection import Connection
 from tests.contract.flowing import chain, command
 from tests.contract.making import USER, WORKER
 from tests.contract.world import HOUR, World
-from tests.postgres.running import in_world
+from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
+from tests.waiting import until
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return databases().of(tmp_path)
+
+
+_WAITING = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
+"""How many of this database wait for somebody's lock."""
 
 
 class Held:
@@ -103,6 +111,28 @@ def test_a_claim_made_again_while_the_first_is_still_under_way_takes_nothing_twi
             one, two = [(await call).claimed.jobs for call in calls]
         assert key_of(one[0].job) == key_of(two[0].job)
         assert len(one) == len(two) == len(await world.store.held_by("w1", 10)) == 2
+
+    in_world(url, use)
+
+
+def test_a_job_that_is_moved_while_a_claim_is_on_its_way_to_it_is_claimed_all_the_same(
+    url: str,
+) -> None:
+    """The claim has its snapshot and waits for the row of its worker while the job is moved."""
+
+    async def use(world: World) -> None:
+        first, second = await world.push(), await world.push()
+        await world.alive("w1")
+        want = world.make.want(2)
+        with psycopg.connect(url) as theirs:
+            theirs.execute("SELECT FROM detent.workers FOR UPDATE")
+            call = asyncio.ensure_future(world.store.step([], now=world.now, want=want))
+            await until(lambda: sql(url, _WAITING)[0][0], "the claim waits")
+            await world.do(first, j.Reprioritise(-1), USER)
+        jobs = [stored.job for stored in (await call).claimed.jobs]
+        assert [job.id for job in jobs] == [second.id, first.id]
+        assert [job.version for job in jobs] == [2, 3]
+        assert {job.lease for job in jobs} == set(want.leases)
 
     in_world(url, use)
 

@@ -44,10 +44,21 @@ _BLIND = {"take_due", "found_held"}
 """They need to know that few jobs are in hands, which the server does after its first ANALYZE."""
 HOT = {
     # commit
+    *("report", "report_richly", "report_and_claim", "report_richly_and_claim"),
+    *("enqueue", "enqueue_one", "enqueue_tagged"),
     *("move", "step", "push", "heads", "workers_shared", "promised", "counting", "rearm", "record"),
     *("records_locked", "workflows_locked", "steps_read", "logs_put", "notes_put"),
     # claim
-    *("claim", "claimed_before", "lanes_open", "lane_heads", "picked", "flip", "stored"),
+    *(
+        "claim",
+        "standing",
+        "claimed_before",
+        "lanes_open",
+        "lane_heads",
+        "picked",
+        "flip",
+        "stored",
+    ),
     *("limits_locked", "in_hands", "served", "unplaced", "place"),
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "tallies_folded"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from detent.surfaces.http.exchange import Settings
 from tests.postgres.server import databases
+from tests.surfaces.engines import Yard
 from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.rest import SECRET_KEY, Rest, Site, program, worker
 from tests.surfaces.server import Client, Running, running
@@ -66,3 +69,24 @@ def rest(site: Site) -> Iterator[Rest]:
     found = Rest(site.port)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def yard(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Yard]:
+    """A server for engines; the store is not empty, so names must be fresh."""
+    folder: Path = tmp_path_factory.mktemp("yard")
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
+    with running(url, Settings(stall_s=1.0, legacy_events=True)) as found:
+        yield Yard(url, found.port)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True

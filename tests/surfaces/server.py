@@ -163,11 +163,14 @@ class Running:
 
 @contextmanager
 def running(
-    url: str, settings: Settings | None = None, program: Detent | None = None
+    url: str,
+    settings: Settings | None = None,
+    program: Detent | None = None,
+    bind: Bind = Bind(port=0),  # noqa: B008 - it is frozen
 ) -> Iterator[Running]:
     """A server on a port of its own, until the end of the block."""
     app = web_app(url, settings or Settings(test_mode=True), program)
-    server = uvicorn.Server(config_of(app, Bind(port=0)))
+    server = uvicorn.Server(config_of(app, bind))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()
     found = Running(app, server)

@@ -127,6 +127,8 @@ def test_a_key_for_some_queues_is_asked_about_every_item(guarded: Running, url: 
     mine.delete(f"/workflows/{flow['id']}").error(403, "forbidden")
     hook = {"url": "https://hooks.example/x", "events": ["*"]}
     mine.post("/webhooks/subscriptions", hook).error(403, "forbidden")
+    foreign = {"queues": ["mail.x", "pay"]}
+    mine.post("/webhooks/subscriptions", {**hook, "filter": foreign}).error(403, "forbidden")
     mine.get("/metrics").error(403, "forbidden")
     all_.get("/metrics")
     assert {one["name"] for one in mine.get("/queues").ok()["queues"]} == {"mail.x", "mail.y"}
@@ -205,6 +207,14 @@ def test_a_rate_is_held(tmp_path: Path) -> None:
         limited = next(one for one in answers if one.status == 429)
         assert limited.error(429, "rate_limited")["retryable"] is True
         assert limited.headers["retry-after"] == "1"
+        # All who ask hear what is left, and whoever is refused hears when there is more.
+        told = [
+            (one.headers["x-ratelimit-limit"], one.headers["x-ratelimit-remaining"])
+            for one in answers
+        ]
+        assert told[:2] == [("3", "2"), ("3", "1")]
+        assert limited.headers["x-ratelimit-remaining"] == "0"
+        assert limited.headers["x-ratelimit-reset"] == "1"
         client.close()
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from detent.surfaces.ojs.conforming import STEPS_MAX, faults, unfit
+from detent.engine.conforming import STEPS_MAX, faults, unfit
 from tests.surfaces.server import Client, eventually
 
 OBJECT = {
@@ -121,9 +121,8 @@ def test_webhooks(client: Client) -> None:
     base, sent = "/webhooks/subscriptions", {"url": "https://hooks.example/x", "secret": "s3cret"}
     client.post(base, sent).error(400, "invalid_request")
     client.post(base, {**sent, "events": ["job.exploded"]}).error(400, "invalid_request")
-    client.post(base, {**sent, "events": ["*"], "filter": {"queues": ["q"]}}).error(
-        422, "unsupported"
-    )
+    for wrong in ({"colour": ["q"]}, {"queues": [""]}, {"job_types": "a"}, {"queues": ["q"] * 101}):
+        client.post(base, {**sent, "events": ["*"], "filter": wrong}).error(400, "invalid_request")
     made = client.post(base, {**sent, "events": ["job.completed", "job.*"]}).ok(201)
     hook = made["subscription"]
     assert (hook["secret"], hook["active"]) == ("s3cret", True)
@@ -134,12 +133,21 @@ def test_webhooks(client: Client) -> None:
     assert client.ask("PATCH", path, {"active": True, "events": ["job.discarded"]}).ok()["active"]
     assert client.post(f"{path}/rotate-secret").ok()["secret"].startswith("whsec_")
     assert [one["id"] for one in client.get(base).ok()["subscriptions"]] == [hook["id"]]
+    for deaf in ({"queues": ["other"]}, {"queues": ["default"], "job_types": ["b"]}):
+        client.post(base, {**sent, "events": ["job.discarded"], "filter": deaf}).ok(201)
+    heard = {"queues": ["default", "x"], "job_types": ["a"]}
+    assert client.ask("PATCH", path, {"filter": heard}).ok()["filter"] == heard
     client.push("a", retry={"max_attempts": 1})
     client.nack(client.fetch()[0])
     [sent_one] = eventually(lambda: client.get("/webhooks/deliveries").ok()["deliveries"])
     assert (sent_one["event_type"], sent_one["subscription_id"]) == ("job.discarded", hook["id"])
     client.post(f"/webhooks/deliveries/{sent_one['id']}/retry").ok()
     client.post("/webhooks/deliveries/none/retry").error(404, "not_found")
+    tried = client.post(f"{path}/test").ok(202)["delivery"]
+    assert tried["event_type"] == "webhook.test"
+    found = client.get(f"/webhooks/deliveries/{tried['id']}").ok()["delivery"]
+    assert found["subscription_id"] == hook["id"]
+    client.get("/webhooks/deliveries/none").error(404, "not_found")
     assert client.delete(path).ok()["deleted"] is True
     client.get(path).error(404, "not_found")
 

@@ -15,7 +15,7 @@ from detent.lifecycle.job.record import Job
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.stores.api import Body, Fed, Limit, Stored
-from detent.surfaces.http.logs import JsonLines
+from detent.surfaces.http.logs import REQUEST, JsonLines
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.ojs.envelope import kept_of, shown
 from detent.surfaces.ojs.policies import Facts, limits_of, retry_of, retry_shown, unique_of
@@ -206,6 +206,13 @@ def test_a_log_line_is_an_object() -> None:
     record = logging.LogRecord("n", logging.WARNING, "f", 1, "hello %s", ("you",), None)
     line = msgspec.json.decode(JsonLines().format(record))
     assert (line["message"], line["severity"], line["severity_number"]) == ("hello you", "WARN", 13)
+    assert "request_id" not in line
+    token = REQUEST.set("req_1")
+    try:
+        line = msgspec.json.decode(JsonLines("worker").format(record))
+    finally:
+        REQUEST.reset(token)
+    assert (line["component"], line["request_id"]) == ("worker", "req_1")
 
 
 def _fed(name: str, source: str | None, target: str | None, kind: str = "job") -> Fed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sqlite3
 import threading
 import uuid
@@ -301,13 +302,14 @@ def test_error_unauthorized_and_forbidden(who: dict[str, Rest]) -> None:
 CANARIES = (b"canary-pat-77", b"canary-token-77")
 
 
+@pytest.mark.parametrize("action", ["deploy", "redeploy"])
 def test_canaries_are_nowhere_in_clear_text(
-    site: Site, rest: Rest, caplog: pytest.LogCaptureFixture
+    site: Site, rest: Rest, caplog: pytest.LogCaptureFixture, action: str
 ) -> None:
     caplog.set_level(0)
     opener, key = door(), str(uuid.uuid4())
     inputs = {"pat": "canary-pat-77", "login": {"token": "canary-token-77"}, "door": opener}
-    body = {"action": "deploy", "inputs": inputs}
+    body = {"action": action, "inputs": inputs}
     told = [answer := rest.post("", body, Idempotency_Key=key)]
     job = answer.ok(202)["job"]
     assert job["metadata"]["inputs"]["pat"] == "[secret]"
@@ -328,8 +330,34 @@ def test_canaries_are_nowhere_in_clear_text(
     told += [rest.get("/metrics"), rest.get("/ojs/v1/admin/jobs")]
     said = b"".join(one.text for one in told) + repr(follow(site.port, job["id"])).encode()
     said += caplog.text.encode()
+    _need_clean(site, said, job["id"])
+    # Whoever guesses the inputs cannot try the guess out: the digest needs the key.
+    guess = json.dumps([action, {"args": [], "kwargs": inputs}], sort_keys=True)
+    assert hashlib.sha256(guess.encode()).hexdigest().encode() not in _everything(site)
+
+
+def test_canaries_are_locked_by_servers_that_know_no_function(site: Site, rest: Rest) -> None:
+    """What `redact=` would change nobody else can know: they lock all inputs."""
+    opener = door()
+    DOORS[opener].set()
+    inputs = {"pat": "canary-pat-77", "login": {"token": "canary-token-77"}, "door": opener}
+    with plain_server(site) as other:
+        body = {"action": "redeploy", "inputs": inputs}
+        told = [answer := other.post("", body, Idempotency_Key=str(uuid.uuid4()))]
+        job = answer.ok(202)["job"]
+        assert job["metadata"]["inputs"] == "[secret]"
+        # By another way in they have no names, so that nothing could be told apart.
+        pushed = {"type": "redeploy", "args": ["canary-pat-77", {"token": "canary-token-77"}]}
+        told.append(other.post("/ojs/v1/jobs", pushed))
+        assert told[-1].status == 400
+    assert rest.ended(job["id"])["error"]["code"] == "GITHUB_DOWN"
+    told += [rest.get(f"/{job['id']}"), rest.get(f"/ojs/v1/jobs/{job['id']}")]
+    _need_clean(site, b"".join(one.text for one in told), job["id"])
+
+
+def _need_clean(site: Site, said: bytes, name: str) -> None:
     kept = _everything(site)
-    assert job["id"].encode() in kept
+    assert name.encode() in kept
     for canary in CANARIES:
         assert canary not in said
         assert canary not in kept

@@ -36,7 +36,7 @@ def greet(name: str, times: int = 1) -> str:
     return name * times
 
 
-@app.job(queue="slow", retry=Backoff(retries=3), tags=["net"])
+@app.job(queue="slow", retry=Backoff(retries=3), tags=["net"], redact=dict)
 async def fetch(url: str, *, tries: int = 1) -> bytes:
     return url.encode() * tries
 

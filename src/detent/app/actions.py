@@ -1,14 +1,18 @@
-"""The jobs of an app as actions that a web application may start."""
+"""What an app declares, for servers: actions to start, and types of jobs for engines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from detent.app.asking import Call
 from detent.app.detent import Detent
 from detent.engine.asks import Ask
+from detent.surfaces.engines.kinds import misfits_of
 
-__all__ = ["DeclaredActions"]
+__all__ = ["DeclaredActions", "DeclaredTypes"]
 
 
 class DeclaredActions:
@@ -30,3 +34,22 @@ class DeclaredActions:
         """The job, as its declaration has it."""
         job = self._app.jobs[action]
         return Call(job.signature, payload, job.options, None).ask(now)
+
+
+class DeclaredTypes:
+    """Job types for engines: with a JSON Schema, or with the signature of a function."""
+
+    def __init__(self, app: Detent) -> None:
+        self._app = app
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What may be submitted."""
+        return (*self._app.engine_types, *self._app.jobs)
+
+    def misfits(self, name: str, payload: dict[str, Any]) -> dict[str, str]:
+        """What is wrong with a payload, by field."""
+        if name in self._app.engine_types:
+            return misfits_of(self._app.engine_types[name], payload)
+        text = msgspec.json.encode({"args": (), "kwargs": payload}).decode()
+        return self._app.jobs[name].signature.misfits(text)

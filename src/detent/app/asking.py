@@ -25,6 +25,7 @@ from detent.engine.trace import Trace
 from detent.errors import BadOption, DetentError
 from detent.lifecycle.event import By
 from detent.runtime.encoding import BadValue, digest_of, encode
+from detent.runtime.hiding import Hidden
 from detent.runtime.outcomes import us_of
 from detent.runtime.signature import Signature
 from detent.stores.api import Idempotency, Limit
@@ -75,7 +76,7 @@ class Call(Generic[R_co]):
     @property
     def secret(self) -> tuple[str, ...]:
         """The places in the payload that are locked."""
-        return self.signature.secret_places
+        return self.signature.secret(self.payload)
 
     @property
     def tenant(self) -> str:
@@ -140,7 +141,7 @@ class Call(Generic[R_co]):
         if chosen is None:
             counted: object = msgspec.json.decode(self.shown)
         else:
-            self._need_open("unique", not set(chosen) & set(self.signature.secret))
+            self._need_open("unique", not {f"kwargs.{name}" for name in chosen} & set(self.secret))
             named = self._named()
             counted = {name: named.get(name) for name in chosen}
         told = msgspec.json.encode([self.signature.name, counted], order="deterministic")
@@ -180,7 +181,7 @@ _MOULDED = frozenset({"queue", "priority", "tenant", "retry", "losses", "timeout
 
 def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None:
     """What calls of a job with these options have in common, if that is all but their arguments."""
-    if not options.keys() <= _MOULDED or signature.secret:
+    if not options.keys() <= _MOULDED or signature.hidden != Hidden():
         return None
     any_call: Call[Any] = Call(signature, "[]", options)
     any_call.caught = None

@@ -16,14 +16,17 @@ from detent.engine.identity import Identity
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
+from detent.errors import NoStore
 from detent.runtime.bridge import Bridge
 from detent.stores.api import Limit, LimitKind, LimitRow
 
-__all__ = ["DEFAULT_URL", "STORE_NAMES", "Connection", "keyring_of", "told_url", "url_of"]
+__all__ = ["DEFAULT_URL", "REMOTE", "STORE_NAMES", "Connection", "keyring_of", "told_url", "url_of"]
 
 DEFAULT_URL = "sqlite:detent.db"
 STORE_NAMES = ("DETENT_STORE", "DETENT_URL", "DATABASE_URL")
 """What names the store in the environment, for programs and commands; the first set counts."""
+REMOTE = "DETENT_REMOTE"
+"""Set, in processes of a worker whose jobs are kept by a server, to where that is."""
 _LIMITS_MAX = 10_000
 
 
@@ -72,6 +75,10 @@ class Connection:
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
+        if server := os.environ.get(REMOTE):
+            why = f"This worker's jobs are kept by {server}, and it has no database of its own"
+            fix = "enqueue with ctx.enqueue, or over the API of the server"
+            raise NoStore(f"{why}: {fix}", what="store", server=server)
         if self._opening is None or not self._is_good(self._opening):
             # After a fork the store of the parent is kept, unused: to close it would close theirs.
             self._left_behind.append(self._opening)

@@ -22,6 +22,7 @@ from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
+from detent.engine.conforming import unfit
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
@@ -33,6 +34,7 @@ from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
+from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
 from detent.stores.select import Filter
 
@@ -67,6 +69,8 @@ class Detent:
         need_known(options)
         self.by = By(Actor.USER, actor)
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
+        self.engine_types: dict[str, Any] = {}
+        """The JSON Schemas of payloads, by job type; engines run these jobs, and we do not."""
         self.job = Declare(self, cast("JobOptions", options))
         self.listening = Listening()
         self.calls: Arounds[Call[Any]] = Arounds()
@@ -97,7 +101,7 @@ class Detent:
         engine = await self.connection.engine()
         if self._told != (engine, len(self.jobs)):
             await engine.declared.tell(
-                {name: one.secret_places for name, one in self.handlers.items()}
+                {name: one.hidden.declared for name, one in self.handlers.items()}
             )
             self._told = (engine, len(self.jobs))
         return engine
@@ -114,6 +118,18 @@ class Detent:
             why = f"Two jobs are called {job.name!r}: give one of them another name="
             raise BadOption(why, option="name", value=job.name)
         self.jobs[job.name] = job
+
+    def engine_type(self, name: str, schema: Mapping[str, Any]) -> None:
+        """Declare a type of jobs that engines run, by the JSON Schema of its payload.
+
+        A server that is told of this app refuses what does not fit before it is queued. A function
+        that is declared with `@app.job` serves as well: its signature is its schema.
+        """
+        limits.need_name("job type", name)
+        why = unfit(dict(schema))
+        if why is not None:
+            raise BadOption(f"{name}: this schema cannot be checked: {why}", option="schema")
+        self.engine_types[name] = dict(schema)
 
     def schedule(self, expression: str, /, **options: Unpack[ScheduleOptions]) -> Callable[[J], J]:
         """Declare that the job is to be enqueued at these times; stands above `@app.job`.
@@ -337,7 +353,7 @@ class Detent:
         """The same in the running loop."""
         engine = await self.bridge.reach(self.engine())
         await self.schedules.aput()
-        return await Drain(engine, self.bridge, self.handlers, around=self.runs).run()
+        return await Drain(engine, self.bridge, self.handlers, around=traced(self.runs)).run()
 
     def working(self, **options: Unpack[WorkingOptions]) -> Working:
         """A worker in the running loop: `async with app.working(slots=10): ...`."""

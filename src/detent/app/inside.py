@@ -6,12 +6,14 @@ wait for somebody who may be waiting for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.app.asking import Call
 from detent.engine import limits
 from detent.engine.joining import Joining
+from detent.engine.spans import producing
 from detent.errors import BadOption
 from detent.stores import inside
 
@@ -26,28 +28,35 @@ R = TypeVar("R")
 
 def enqueue_inside(app: Detent, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
     """Enqueue in the transaction of a connection that blocks."""
-    joining, clock = _joining(app, calls), app.connection.now
-    for piece in joining.pieces:
-        piece.hear(inside.enqueue(conn, piece.unit, joining.now, clock=clock))
+    clock = app.connection.now
+    with _joining(app, calls) as joining:
+        for piece in joining.pieces:
+            piece.hear(inside.enqueue(conn, piece.unit, joining.now, clock=clock))
     return app.handles_of(calls, joining.answers())
 
 
 async def aenqueue_inside(app: Detent, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
     """Enqueue in the transaction of a connection that is awaited."""
-    joining, clock = _joining(app, calls), app.connection.now
-    for piece in joining.pieces:
-        piece.hear(await inside.aenqueue(conn, piece.unit, joining.now, clock=clock))
+    clock = app.connection.now
+    with _joining(app, calls) as joining:
+        for piece in joining.pieces:
+            piece.hear(await inside.aenqueue(conn, piece.unit, joining.now, clock=clock))
     return app.handles_of(calls, joining.answers())
 
 
-def _joining(app: Detent, calls: Sequence[Call[Any]]) -> Joining:
+@contextmanager
+def _joining(app: Detent, calls: Sequence[Call[Any]]) -> Iterator[Joining]:
     limits.need_batch(len(calls))
     now = app.connection.now()
     asks = [call.ask(now) for call in calls]
     for call, ask in zip(calls, asks, strict=True):
         limits.need_job(ask)
         _need_told(app, call)
-    return Joining(asks, app.by, app.connection.identity, app.connection.secrets, now)
+    connection = app.connection
+    with producing(asks) as spans:
+        joining = Joining(spans.asks, app.by, connection.identity, connection.secrets, now)
+        yield joining
+        spans.hear(joining.answers())
 
 
 def _need_told(app: Detent, call: Call[Any]) -> None:

@@ -18,7 +18,15 @@ from typing import (
 
 from detent.app.asking import Call, mould_of
 from detent.app.handle import Handle
-from detent.app.options import DECLARED, CallOptions, JobOptions, UsingOptions, means_of, need_known
+from detent.app.options import (
+    DECLARED,
+    CallOptions,
+    JobOptions,
+    UsingOptions,
+    hidden_of,
+    means_of,
+    need_known,
+)
 from detent.engine.moulds import Mould
 from detent.errors import BadOption
 from detent.runtime.context import Context
@@ -138,8 +146,8 @@ class Declare:
         if function is None:
             return Declare(self._app, merged)
         name = merged.pop("name", "") or function.__name__
-        secret, means = merged.pop("secret", ()), means_of(name, function, merged)
-        signature = Signature(name, function, secret, means)
+        hidden, means = hidden_of(merged), means_of(name, function, merged)
+        signature = Signature(name, function, hidden, means)
         job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
         self._app.add(job)
         return job

@@ -23,6 +23,7 @@ from detent.lifecycle.profile import CANCEL_GRACE_US, Deadlines
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
 from detent.runtime.executors.means import Kind, Means
+from detent.runtime.hiding import Hidden, Redact
 from detent.runtime.outcomes import Span, us_of
 from detent.stores import limits as store_limits
 
@@ -35,6 +36,7 @@ __all__ = [
     "Unique",
     "UsingOptions",
     "deadlines_of",
+    "hidden_of",
     "instant_of",
     "losses_of",
     "means_of",
@@ -139,14 +141,16 @@ class JobOptions(CallOptions, total=False):
 
     `name` is that of the type, if it is not that of the function. `secret` are arguments
     (`"token"`) or parts of them (`"card.number"`) that are locked before they are stored and shown
-    to nobody but the function. `executor` is where it runs, if not where its kind of function
-    usually does. `memory` is how many bytes a run may add to its process, which it then has.
-    `grace` is how long a run that should stop has until it is interrupted, and from there until it
-    is killed.
+    to nobody but the function; so is whatever `redact`, a function that is handed the arguments by
+    name and gives them back as anybody may see them, has changed or left out. `executor` is where
+    it runs, if not where its kind of function usually does. `memory` is how many bytes a run may
+    add to its process, which it then has. `grace` is how long a run that should stop has until it
+    is interrupted, and from there until it is killed.
     """
 
     name: str
     secret: Sequence[str]
+    redact: Redact
     executor: Literal["async", "thread", "process"]
     memory: int
     grace: Span
@@ -169,6 +173,11 @@ def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]}?" if near else f" There are {', '.join(sorted(known))}."
         raise BadOption(f"No option is called {name!r}.{hint}", option=name)
+
+
+def hidden_of(options: JobOptions) -> Hidden:
+    """What is secret about its jobs; taken out of the options."""
+    return Hidden(tuple(options.pop("secret", ())), options.pop("redact", None))
 
 
 def means_of(name: str, function: Callable[..., Any], options: JobOptions) -> Means:

@@ -14,6 +14,7 @@ from detent.app.handle import Handle
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.moulds import is_plain
+from detent.engine.spans import tracing
 from detent.runtime.bridge import need_no_loop
 from detent.stores.api import Unit
 
@@ -53,7 +54,8 @@ async def aplaced(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | No
 
 
 def _are_plain(calls: Sequence[Call[Any]]) -> bool:
-    return all(
+    # Whoever traces is told of each enqueue, which only the long way does.
+    return tracing() is None and all(
         call.mould is not None and call.caught is None and is_plain(call.payload) for call in calls
     )
 

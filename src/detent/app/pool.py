@@ -19,6 +19,7 @@ from detent.runtime.executors.pool.messages import Broken, fault_of
 from detent.runtime.executors.pool.outlet import Outlet
 from detent.runtime.executors.pool.serving import Serving
 from detent.runtime.executors.pool.wire import Wire
+from detent.runtime.spanning import traced
 
 __all__ = ["main"]
 
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         except DetentError as error:
             wire.say(Broken(fault_of(error)))
             return 1
-        Serving(wire, interruption, outlet).serve(app.handlers, app.runs, app.bridge)
+        Serving(wire, interruption, outlet).serve(app.handlers, traced(app.runs), app.bridge)
     return 0
 
 

@@ -128,7 +128,7 @@ class Schedules:
         options: ScheduleOptions,
     ) -> None:
         _need_known(options)
-        if job.secret:
+        if job.hidden.declared:
             why = "its secret arguments would lie in the schedule: let the job look them up"
             raise BadOption(f"{job.name} cannot be scheduled: {why}", option="secret")
         timetable(expression, options.get("tz", "UTC"), 0)

@@ -8,13 +8,14 @@ from contextlib import AsyncExitStack
 from msgspec.structs import replace
 
 from detent import stores
-from detent.app.actions import DeclaredActions
+from detent.app.actions import DeclaredActions, DeclaredTypes
 from detent.app.connection import keyring_of
 from detent.app.detent import Detent
 from detent.engine.addresses import Rules
 from detent.engine.engine import Engine
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
+from detent.surfaces.engines.surface import EnginesSurface
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.gate import LOOPBACK
@@ -27,6 +28,9 @@ from detent.surfaces.rest.surface import RestSurface
 
 __all__ = ["Bind", "Settings", "serving", "web_app"]
 
+PATIENCE_S = 5.0
+"""How long a request waits for a store that is away; then its sender may decide."""
+
 
 def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
     """The application; its store is opened when the server starts.
@@ -35,22 +39,26 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
     """
 
     async def opening(stack: AsyncExitStack) -> Engine:
-        store = await stack.enter_async_context(stores.open(url))
+        store = await stack.enter_async_context(stores.open(url, patience_s=PATIENCE_S))
         secrets, poster = Secrets(keyring_of(url)), Poster(Rules.of(os.environ))
         engine = await stack.enter_async_context(Engine(store, secrets=secrets, poster=poster))
         if app is not None:
-            secret = {name: one.secret_places for name, one in app.handlers.items()}
+            secret = {name: one.hidden.declared for name, one in app.handlers.items()}
             await engine.declared.tell(secret)
         service.opened(engine)
         ojs.opened()
         jobnik.opened()
+        engines.opened()
         return engine
 
     service = Service(opening)
     ojs = OjsSurface(service, settings)
     jobnik = JobnikSurface(service, settings)
     rest = RestSurface(service, settings, None if app is None else DeclaredActions(app))
-    return WebApp(service, [ojs, jobnik, rest], settings)
+    engines = EnginesSurface(service, settings, None if app is None else DeclaredTypes(app))
+    web = WebApp(service, [ojs, jobnik, rest, engines], settings)
+    web.metrics.add(engines.registry)
+    return web
 
 
 def serving(  # noqa: PLR0913 - what the command is told

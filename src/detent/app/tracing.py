@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from typing import Any
 
+from detent.engine.spans import current
 from detent.engine.trace import Trace
 from detent.errors import BadOption
 
@@ -30,18 +29,3 @@ def trace_of(told: object) -> Trace | None:
     if "traceparent" not in headers:
         return None
     return Trace(headers["traceparent"], headers.get("tracestate", "")).checked()
-
-
-def current() -> Trace | None:
-    """Where OpenTelemetry says that this thread or task is; nothing is imported to find out."""
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return None
-    span = api.get_current_span().get_span_context()
-    if not span.is_valid:
-        return None
-    parent = f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"
-    state = ",".join(f"{name}={value}" for name, value in span.trace_state.items())
-    trace = Trace(parent, state)
-    # What it says about itself is its own affair: it must not keep a job from being enqueued.
-    return Trace(parent) if trace.fault() else trace

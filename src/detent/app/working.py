@@ -27,7 +27,9 @@ from detent.runtime.executors.means import Kind
 from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
+from detent.runtime.office import Office
 from detent.runtime.running import Runner
+from detent.runtime.spanning import traced
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker
 from detent.stores.api import Fair, Store, Who, WorkerRow
@@ -190,12 +192,12 @@ def executors_of(settings: Settings, reference: str | None) -> dict[Kind, Execut
 
 
 def runner_of(
-    app: Detent, engine: Engine, instance: str, executors: dict[Kind, Executor]
+    app: Detent, engine: Office, instance: str, executors: dict[Kind, Executor]
 ) -> Runner:
     """What runs the jobs of the app, in the name of that instance."""
     by = By(Actor.WORKER, instance)
     runner = Runner(engine, app.bridge, app.handlers, by, executors)
-    runner.around = app.runs
+    runner.around = traced(app.runs)
     return runner
 
 
@@ -241,7 +243,8 @@ def _settings(told: dict[str, Any]) -> Settings:
             told[option] = tuple(told[option])
     if "fair" in told:
         told["fair"] = Fair(told["fair"])
-    return Settings(**told)
+    # The loop is the program's own: if it is held up, that need not be the fault of a job.
+    return Settings(**told, stall_s=None)
 
 
 async def work(app: Detent, options: WorkingOptions) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -15,19 +15,23 @@ import typer
 
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
+from detent.app.fleet.distant import DistantFleet
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
+from detent.cli.caring import Care
 from detent.cli.fleetview import FleetView
 from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
-from detent.runtime.supervisor.signals import Signals
+from detent.runtime.remote.client import Server
+from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
+from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
 __all__ = ["started", "up", "worker"]
 
@@ -93,8 +97,13 @@ class Crew(Bundle):
     upkeep: Annotated[
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
+    ] = False
 
-    def orders(self, program: str, life: Life, web: Web | None = None) -> Orders:
+    def orders(
+        self, program: str, life: Life, web: Web | None = None, server: Server | None = None
+    ) -> Orders:
         """The same as the fleet takes it."""
         with errors_end():
             settings = Settings(
@@ -105,7 +114,7 @@ class Crew(Bundle):
                 fair=None if self.fair is None else Fair(self.fair),
             )
             return Orders(
-                told=Told(reference=program, url=self.store, settings=settings),
+                told=Told(reference=program, url=self.store, settings=settings, server=server),
                 workers=self.workers,
                 name=self.name,
                 state_dir=self.state_dir,
@@ -143,13 +152,17 @@ class Life(Bundle):
 
 @dataclass(frozen=True)
 class Site(Bundle):
-    """Where the server listens, if there is one."""
+    """What there is beside the workers: a server, and eyes on the files of the program."""
 
     host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
     port: Annotated[
         int, typer.Option(min=1, max=65_535, envvar="DETENT_PORT", help="Its port.")
     ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
+    ] = False
 
     @property
     def web(self) -> Web | None:
@@ -157,10 +170,39 @@ class Site(Bundle):
         return Web(host=self.host, port=self.port) if self.server else None
 
 
+@dataclass(frozen=True)
+class Far(Bundle):
+    """The server that keeps the jobs, for workers without a database."""
+
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            envvar="DETENT_SERVER",
+            help="Work for this server, without a database; given again, for any of them.",
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="DETENT_KEY", help="The key it lets workers in by."),
+    ] = None
+
+    @property
+    def told(self) -> Server | None:
+        """The same as the fleet takes it."""
+        return Server(urls=tuple(self.server), key=self.key) if self.server else None
+
+
 @expanded
-def worker(program: Program, crew: Crew, life: Life) -> None:
+def worker(program: Program, crew: Crew, life: Life, care: Care, far: Far) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _run(program, lambda: crew.orders(program, life), view=False)
+    _log_on(view=False, as_json=crew.json_logs)
+
+    def told() -> Orders:
+        return care.given(crew.orders(program, life, server=far.told))
+
+    _run(program, told, view=False)
 
 
 @expanded
@@ -168,29 +210,34 @@ def up(
     program: Program,
     crew: Crew,
     life: Life,
+    care: Care,
     site: Site,
-    reload: Annotated[
-        bool,
-        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
-    ] = False,
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
-    _run(program, lambda: crew.orders(program, life, site.web), view=True, reload=reload)
+    is_shown = stdout_is_terminal()
+    _log_on(view=is_shown, as_json=crew.json_logs)
+
+    def told() -> Orders:
+        return care.given(crew.orders(program, life, site.web))
+
+    _run(program, told, view=is_shown, reload=site.reload)
+
+
+def _log_on(*, view: bool, as_json: bool) -> None:
+    """Everything below says what it says in the same way."""
+    if as_json:
+        os.environ[JSON_LOGS] = "1"
+    level = logging.WARNING if view else logging.INFO
+    log_to_stderr(as_json=as_json, component="supervisor", level=level)
 
 
 def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
-    is_shown = view and stdout_is_terminal()
-    logging.basicConfig(
-        level=logging.WARNING if is_shown else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
     with errors_end():
         orders = told()
         app = load(program)
         app.move_to(orders.told.url)
     with errors_end(lambda _: 1):
-        code = asyncio.run(serve(app, orders, FleetView if is_shown else None, reload=reload))
+        code = asyncio.run(serve(app, orders, FleetView if view else None, reload=reload))
         app.close()
     raise typer.Exit(code)
 
@@ -203,24 +250,29 @@ async def serve(
     reload: bool = False,
 ) -> int:
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
-    fleet = Fleet(app, orders)
+    server = orders.told.server
+    fleet = Fleet(app, orders) if server is None else DistantFleet(app, orders, server)
+    reloading = Reloading(fleet, is_on=reload)
     with Signals(force=fleet.force, reload=fleet.reload) as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
-                return 0
+                return int(fleet.was_forced)
             _log.info(
                 "%d workers run the jobs of %s, which are kept in %s",
                 orders.workers,
                 orders.told.reference,
-                shown_url(app.connection.url),
+                shown_url(app.connection.url) if server is None else server.shown,
             )
+            if server is not None and server.is_open:
+                _log.warning("everybody on the way to the server can read along: use https")
             if orders.web is not None:
                 _log.info("the server listens at %s", orders.web.url)
-            with nullcontext() if show is None else show(fleet), Reloading(fleet, is_on=reload):
+            with nullcontext() if show is None else show(fleet), reloading:
                 await signals.unless_cancelled(fleet.wait())
-                # Until the grace is over, jobs that still run are no reason to worry.
-                await signals.shut_down(fleet.stop(), orders.grace_s)
-    return int(signals.is_forced)
+                # Jobs that still run are no reason to worry, until it is nearly time to kill them.
+                late_s = max(orders.grace_s - STACKS_S, 0.9 * orders.grace_s, STACKS_S)
+                await signals.shut_down(fleet.stop(), late_s)
+    return int(signals.is_forced or fleet.was_forced)
 
 
 async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:

@@ -12,8 +12,9 @@ import typer
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
+from detent.surfaces.http.logs import JSON_LOGS
 
-__all__ = ["leases", "serve"]
+__all__ = ["engine_limits", "leases", "serve"]
 
 _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
@@ -35,11 +36,55 @@ class Door(Bundle):
         return {"host": self.host, "port": self.port, **named}
 
 
+@dataclass(frozen=True)
+class Pushing(Bundle):
+    """How jobs are pushed to engines."""
+
+    engine_limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUEUE=QUEUED,DISPATCHED,RUNNING",
+            help="Seconds that jobs of engines in this queue may be in each state.",
+        ),
+    ] = None
+    legacy_events: Annotated[
+        bool,
+        typer.Option("--legacy-events", help="Tell engine events under their old names too."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class Jobnik(Bundle):
+    """How those who speak Jobnik are served."""
+
+    jobnik_lease: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]SECONDS",
+            help="How long a Jobnik worker may be silent: all stages, or those of a type.",
+        ),
+    ] = None
+    jobnik_pages: Annotated[
+        bool,
+        typer.Option(
+            "--jobnik-pages", help="Jobnik lists come in pages, also when none is asked for."
+        ),
+    ] = False
+
+    def told(self) -> dict[str, Any]:
+        """The same as the server takes it."""
+        usual, by_type = leases(self.jobnik_lease or ())
+        told = {"jobnik_lease_s": usual, "jobnik_leases_s": by_type}
+        return {**told, "jobnik_pages": self.jobnik_pages}
+
+
 @expanded
 def serve(  # noqa: PLR0913 - one parameter per option
     *,
     place: Place,
     door: Door,
+    pushing: Pushing,
+    jobnik: Jobnik,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that the server may be called by.")
     ] = None,
@@ -49,15 +94,8 @@ def serve(  # noqa: PLR0913 - one parameter per option
     rate: Annotated[
         int | None, typer.Option(min=1, help="Requests a second for one caller.")
     ] = None,
-    jobnik_lease: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[TYPE=]SECONDS",
-            help="How long a Jobnik worker may be silent: all stages, or those of a type.",
-        ),
-    ] = None,
     json_logs: Annotated[
-        bool, typer.Option("--json-logs", envvar="DETENT_JSON_LOGS", help="Log lines of JSON.")
+        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
     ] = False,
     app: Annotated[
         str | None,
@@ -77,10 +115,10 @@ def serve(  # noqa: PLR0913 - one parameter per option
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()
 
-    usual, by_type = leases(jobnik_lease or ())
     settings = Settings(
-        jobnik_lease_s=usual,
-        jobnik_leases_s=by_type,
+        **jobnik.told(),
+        engine_deadlines_ms=engine_limits(pushing.engine_limit or ()),
+        legacy_events=pushing.legacy_events,
         hosts=tuple(name.lower() for name in allow_host or ()),
         origins=tuple(allow_origin or ()),
         rate=rate,
@@ -106,3 +144,21 @@ def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:
         if not 0 < found[name] <= _LEASE_S_MAX:
             raise typer.BadParameter(f"--jobnik-lease {one}: [TYPE=]SECONDS, up to {_LEASE_S_MAX}")
     return found.pop("", _LEASE_S), found
+
+
+def engine_limits(told: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """The limits of each state in milliseconds, by queue; the last word counts."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for one in told:
+        queue, _, spans = one.rpartition("=")
+        try:
+            queued, dispatched, running = (round(float(span) * 1_000) for span in spans.split(","))
+        except (ValueError, OverflowError):
+            queued = dispatched = running = 0
+        if not queue or not all(
+            0 < ms <= _LEASE_S_MAX * 1_000 for ms in (queued, dispatched, running)
+        ):
+            why = f"QUEUE=QUEUED,DISPATCHED,RUNNING in seconds, up to {_LEASE_S_MAX}"
+            raise typer.BadParameter(f"--engine-limit {one}: {why}")
+        found[queue] = (queued, dispatched, running)
+    return found

@@ -1,4 +1,4 @@
-"""`detent workers logs`: what a worker of this machine wrote, and goes on to write."""
+"""`detent workers logs` and `stacks`: what workers of this machine wrote, and where they stood."""
 
 from __future__ import annotations
 
@@ -17,10 +17,41 @@ from detent.cli.places import errors_end_the_command
 from detent.cli.showing import harmless
 from detent.errors import UnknownWorker
 from detent.runtime.process.rotation import Files
+from detent.runtime.supervisor.dumps import dumps_in
 
-__all__ = ["Followed", "logs"]
+__all__ = ["Followed", "logs", "stacks"]
 
 _LOOK_S: Final = 0.1
+
+
+StateDir = Annotated[
+    Path,
+    typer.Option("--state-dir", metavar="DIR", envvar=STATE_DIR, help="Where fleets keep theirs."),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The fleet, if there are several.")
+]
+HERE: Final = Path(".detent")
+
+
+def stacks(
+    which: Annotated[
+        str,
+        typer.Argument(metavar="WORKER", help="A slot, or the beginning of an instance's id."),
+    ],
+    last: Annotated[int, typer.Option("--last", min=1, max=100, help="How many.")] = 1,
+    state_dir: StateDir = HERE,
+    name: Name = None,
+) -> None:
+    """Show where the threads of a worker of this machine stood before it was killed."""
+    with errors_end_the_command():
+        folders = [state_dir / name] if name else sorted(state_dir.glob("*"))
+        found = [one for folder in folders for one in dumps_in(folder, which, last)]
+        if not found:
+            why = f"Nothing is kept of {which!r} in {state_dir}: it was not killed, or not here"
+            raise UnknownWorker(why, name=which)
+        for instance, text in found[:last]:
+            say(harmless(f"{instance}\n{text.rstrip()}\n"))
 
 
 def logs(
@@ -29,13 +60,8 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")
     ] = False,
-    state_dir: Annotated[
-        Path,
-        typer.Option("--state-dir", metavar="DIR", envvar=STATE_DIR, help="Where the logs are."),
-    ] = Path(".detent"),
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The fleet, if there are several.")
-    ] = None,
+    state_dir: StateDir = HERE,
+    name: Name = None,
 ) -> None:
     """Show what a worker of this machine wrote, by its slot."""
     with errors_end_the_command():

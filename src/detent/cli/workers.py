@@ -1,4 +1,4 @@
-"""`detent workers list|tree|history|suspend|resume|stop|start|restart|kill|logs`."""
+"""`detent workers list|tree|history|suspend|resume|stop|start|restart|kill|logs|stacks`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from detent.cli.bundles import expanded
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, state_cell, table
 from detent.cli.spans import span_option, span_us
-from detent.cli.workerlogs import logs
+from detent.cli.workerlogs import logs, stacks
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
 from detent.engine.workers import Listed
@@ -115,7 +115,8 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
             ]
 
         told = asked(place, work)
-        answer(place, {"told": told}, cell("\n".join(f"{one['slot']}: {verb}" for one in told)))
+        lines = Text("\n").join(cell(f"{one['slot']}: {verb}") for one in told)
+        answer(place, {"told": told}, lines)
 
     command.__doc__ = meaning
     return command
@@ -158,6 +159,7 @@ WORKERS: dict[str, Callable[..., None]] = {
     "tree": tree,
     "history": history,
     "logs": logs,
+    "stacks": stacks,
     **{verb.value: _telling(verb, meaning) for verb, meaning in _ACTS.items()},
 }
 

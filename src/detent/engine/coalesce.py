@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from detent.errors import StoreClosed
 from detent.stores.api import RECORDS_MAX, Claimed, Outcome, Stepped, Store, Unit, Want
 
 __all__ = ["Coalescer"]
+
+WISHES_MAX = 8
+"""So many different wishes are granted side by side: each may need a connection of its own."""
 
 
 class _Asked:
@@ -65,37 +70,75 @@ class Coalescer:
 
     async def _work(self) -> None:
         while self._queue:
-            await self._step(self._next())
+            await self._step(_parted(self._next()))
         self._working = None
 
     def _next(self) -> list[_Asked]:
-        """As many of those who wait as fit into one step, with one wish at most."""
-        taken = [self._queue.popleft()]
-        room, has_want = RECORDS_MAX - taken[0].size, taken[0].want is not None
-        while self._queue:
-            first = self._queue[0]
-            if first.size > room or (has_want and first.want is not None):
-                break
+        """As many of those who wait as fit into one step."""
+        taken: list[_Asked] = []
+        room = RECORDS_MAX
+        while self._queue and (not taken or self._queue[0].size <= room):
             taken.append(self._queue.popleft())
-            room -= first.size
-            has_want = has_want or first.want is not None
+            room -= taken[-1].size
         return taken
 
-    async def _step(self, taken: Sequence[_Asked]) -> None:
+    async def _step(self, parts: Sequence[Sequence[_Asked]]) -> None:
+        """Mostly one; a store that has one writer makes one commit of several."""
+        if len(parts) == 1:
+            await self._commit(parts[0])
+            return
+        for first in range(0, len(parts), WISHES_MAX):
+            await asyncio.gather(*map(self._commit, parts[first : first + WISHES_MAX]))
+
+    async def _commit(self, taken: Sequence[_Asked]) -> None:
         units = [unit for asked in taken for unit in asked.units]
-        want = next((asked.want for asked in taken if asked.want is not None), None)
+        wants = [asked.want for asked in taken if asked.want is not None]
+        want = _joined(wants) if wants else None
         try:
             stepped = await self._store.step(units, now=self._store.now(), want=want)
         except Exception as error:
             for asked in taken:
                 _settle(asked, error)
             return
+        shares = iter(_shares(wants, stepped.claimed))
         at = 0
         for asked in taken:
             outcomes = stepped.outcomes[at : at + len(asked.units)]
             at += len(asked.units)
-            claimed = stepped.claimed if asked.want is not None else Claimed()
+            claimed = Claimed() if asked.want is None else next(shares)
             _settle(asked, Stepped(outcomes, claimed))
+
+
+def _parted(taken: Sequence[_Asked]) -> list[list[_Asked]]:
+    """Those whose wishes are alike together, with whoever wishes for nothing among the first."""
+    if sum(asked.want is not None for asked in taken) <= 1:
+        return [list(taken)]
+    parts: dict[Want, list[_Asked]] = {}
+    for asked in taken:
+        if asked.want is not None:
+            parts.setdefault(replace(asked.want, command_id="", leases=()), []).append(asked)
+    found = list(parts.values())
+    found[0] += [asked for asked in taken if asked.want is None]
+    return found
+
+
+def _joined(wants: Sequence[Want]) -> Want:
+    """Wishes that differ in nothing but their leases, as one: who came first is served first."""
+    if len(wants) == 1:
+        return wants[0]
+    return replace(wants[0], leases=tuple(lease for want in wants for lease in want.leases))
+
+
+def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
+    """What each of them was granted: the jobs under its own leases."""
+    if len(wants) == 1:
+        yield claimed
+        return
+    by_lease = {stored.job.lease: stored for stored in claimed.jobs}
+    for want in wants:
+        jobs = tuple(by_lease[lease] for lease in want.leases if lease in by_lease)
+        is_short = len(jobs) < len(want.leases)
+        yield replace(claimed, jobs=jobs, retry_at=claimed.retry_at if is_short else None)
 
 
 def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:

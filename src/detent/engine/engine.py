@@ -14,6 +14,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
+from detent.engine.engines import Engines
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
@@ -24,6 +25,7 @@ from detent.engine.queries import Queries
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
+from detent.engine.spans import producing, tracing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
 from detent.engine.upkeep import Answers, Upkeep
@@ -69,6 +71,7 @@ class Engine:
         self.erasing = Erasing(store, self._apart, self.identity)
         self.queries = Queries(store)
         self.workers = Workers(store)
+        self.engines = Engines(store, self._apart, self.identity, self._commands)
         self.operators = Operators(
             store, self._commands, self.enqueueing, self._apart, self.identity
         )
@@ -109,11 +112,19 @@ class Engine:
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """New jobs, or those that were there already; an answer for each, in order."""
-        return await self.enqueueing.enqueue(asks, by)
+        if tracing() is None:
+            return await self.enqueueing.enqueue(asks, by)
+        with producing(asks) as spans:
+            answers = await self.enqueueing.enqueue(spans.asks, by)
+            spans.hear(answers)
+            return answers
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
         """New jobs, all of them or none: then which of them could not be, and why."""
-        return await self.enqueueing.enqueue_together(asks, by)
+        with producing(asks) as spans:
+            answer = await self.enqueueing.enqueue_together(spans.asks, by)
+            spans.hear([answer.why] * len(asks) if isinstance(answer, Refused) else answer)
+            return answer
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""

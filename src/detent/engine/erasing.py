@@ -39,8 +39,9 @@ from detent.stores.select import Filter, Page
 
 __all__ = ["Beside", "Erasing"]
 
-PIECE = 900
-"""How many records one commit takes; a store's step has room for a few more."""
+PIECE = 20_000
+"""How many records one commit takes."""
+_PAGE = 900
 Beside = Callable[[], Awaitable[Sequence[Record]]]
 """The small records that go with the workflow, as they are now."""
 
@@ -91,7 +92,7 @@ class Erasing:
         found: list[Job] = []
         after: Key | None = None
         chosen = Filter(tenant=tenant, workflow=workflow)
-        while page := await self._store.find(chosen, Page(PIECE, after)):
+        while page := await self._store.find(chosen, Page(_PAGE, after)):
             found += [one.job for one in page if one.job.erased_at is None]
             after = key_of(page[-1].job)
         return found

@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from detent.engine.asks import Ask
 from detent.errors import (
     LimitError,
     NameTooLong,
+    NumberTooLarge,
     PayloadTooDeep,
     PayloadTooLarge,
     ResultTooLarge,
@@ -37,6 +40,7 @@ __all__ = [
     "need_followers",
     "need_job",
     "need_name",
+    "need_numbers",
     "need_payload",
     "need_result",
 ]
@@ -66,6 +70,8 @@ LOG_CHARS_MAX: Final = 2_097_152
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = re.compile(r"[\[\]{}]")
+_LARGE = re.compile(r"[eE]\+?\d{3}|\d{200}")
+"""In every text with a number that no double can hold, and in few others."""
 
 
 def need_job(ask: Ask) -> None:
@@ -73,6 +79,7 @@ def need_job(ask: Ask) -> None:
     need_payload(ask.payload)
     _need_bytes("META_BYTES_MAX", "metadata", ask.meta, META_BYTES_MAX)
     _need_depth("metadata", ask.meta)
+    need_numbers("metadata", ask.meta)
     _need_tags(ask.tags)
     key = None if ask.idempotency is None else ask.idempotency.key
     named = (("type", ask.type), ("queue", ask.queue), ("limit key", ask.key))
@@ -87,6 +94,7 @@ def need_payload(payload: str) -> None:
     if len(payload) > DEPTH_MAX:
         _need_bytes("PAYLOAD_BYTES_MAX", "arguments", payload, PAYLOAD_BYTES_MAX)
         _need_depth("arguments", payload)
+    need_numbers("arguments", payload)
 
 
 def need_batch(size: int) -> None:
@@ -105,8 +113,24 @@ def need_followers(size: int) -> None:
         raise _told(TooMany, f"{why} {fix}", "FOLLOWERS_MAX", FOLLOWERS_MAX, size)
 
 
+def need_numbers(what: str, text: str) -> None:
+    """Refuse JSON with a number that others would read as infinite, like `1e999`, or not at all."""
+    if not _LARGE.search(text):
+        return
+    try:
+        msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        why = f"The {what}: a number is larger than a double can be, and would be read as infinite."
+        fix = "Send it as a string, or keep it under 1.8e308"
+        raise NumberTooLarge(f"{why} {fix}", limit="NUMBER_MAX", what=what) from None
+    except (msgspec.DecodeError, RecursionError):
+        # What else is wrong with it is said by whoever reads it.
+        return
+
+
 def need_result(what: str, text: str) -> None:
     """Refuse a result or checkpoint that is too large for a row."""
+    need_numbers(what, text)
     size = len(text.encode())
     if size > RESULT_BYTES_MAX:
         why = f"The {what} has {size} bytes of JSON; a database row should not be that large."

@@ -9,11 +9,27 @@ import msgspec
 from detent.engine.telling import told_at
 from detent.lifecycle.event import Event
 from detent.lifecycle.job.values import REASON_MAX
+from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Due, Failure, WorkerRow
 
-__all__ = ["failure_of", "reason_of"]
+__all__ = ["SPARED_MAX", "failure_of", "is_spared", "reason_of"]
+
+SPARED_MAX = 10
+"""Whoever was there that often when a worker fell, is believed no longer."""
 
 _TYPE = "lost"
+
+
+def is_spared(due: Due) -> bool:
+    """Whether the loss is somebody else's doing, so that the job comes back at no cost.
+
+    It has lost a worker before and so ran in a process of its own, and that was not the one that
+    died: others ran in there.
+    """
+    job, death = due.stored.job, None if due.holder is None else due.holder.death
+    is_bystander = death is not None and death.crowded and job.losses > 0
+    may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
+    return is_bystander and may_return and job.handed_back < SPARED_MAX
 
 
 def reason_of(due: Due) -> str:

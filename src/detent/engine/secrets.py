@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from detent.engine.asks import Ask
 
-__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at"]
+__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at", "values_at"]
 
 REDACTED: Final = "[secret]"
 """What everybody but the handler sees."""
@@ -74,7 +74,7 @@ class Secrets:
             payload = self._carried(ask, owner)
         if ask.secret:
             key = self._keyring.first()
-            for path in ask.secret:
+            for path in _outermost(ask.secret):
                 payload = _changed(payload, path, lambda at, raw: _lock(key, owner, at, raw))
         if payload is ask.payload and not ask.secret:
             return ask
@@ -156,9 +156,31 @@ def redacted(payload: str) -> str:
 def redacted_at(payload: str, paths: Sequence[str]) -> str:
     """The same for a payload that is not locked yet."""
     hidden = msgspec.Raw(msgspec.json.encode(REDACTED))
-    for path in paths:
+    for path in _outermost(paths):
         payload = _changed(payload, path, lambda _at, _raw: hidden)
     return payload
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """Each place once, and none inside another, which is hidden as a whole."""
+    found: list[str] = []
+    for path in sorted(set(paths)):
+        if not any(path.startswith(f"{outer}.") for outer in found):
+            found.append(path)
+    return found
+
+
+def values_at(payload: str, paths: Sequence[str]) -> tuple[Any, ...]:
+    """What stands at these places of a payload that is open."""
+    found: list[Any] = []
+
+    def kept(_: Path, raw: msgspec.Raw) -> msgspec.Raw:
+        found.append(msgspec.json.decode(raw))
+        return raw
+
+    for path in paths:
+        _changed(payload, path, kept)
+    return tuple(found)
 
 
 def _is_marked(payload: str) -> bool:

@@ -18,15 +18,16 @@ from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
-from detent.engine.losing import failure_of, reason_of
+from detent.engine.losing import failure_of, is_spared, reason_of
 from detent.engine.marking import GAP_US, Marking
 from detent.engine.processes import is_gone
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
 from detent.lifecycle.job.table import Cause
+from detent.lifecycle.job.waking import limit_end
 from detent.lifecycle.machine import Actor
-from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES
+from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES, Delivery
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import Death, Due, Failure, Move, Record, Store, Unit, WorkerRow
 
@@ -45,6 +46,8 @@ SWEEP_US = 1_000_000
 KEPT_US = 7 * 86_400 * 1_000_000
 """How long instances that are gone are remembered."""
 WORKERS_MAX = 10_000
+STARTING_US = 30_000_000
+"""How long it may take between the claim of a job and the call of its handler, at most."""
 
 
 _TOO_LONG = "It took longer than it was given."
@@ -167,12 +170,17 @@ class Upkeep:
         if due.swept:
             return j.decide(job, j.Cancel(Cause.WORKFLOW, force=True), now, ctx)
         answer = j.tick(job, now, ctx)
-        if not isinstance(answer, j.Accepted) or not _is_loss(answer):
+        if not isinstance(answer, j.Accepted):
             return answer
+        if not _is_loss(answer):
+            return j.Unchanged(job) if _is_watched(due, answer, now) else answer
         # Whoever has claimed since the gap could renew all the time.
         if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self._gap_at:
             return j.Unchanged(job)
-        return j.tick(job, now, replace(ctx, reason=reason_of(due)))
+        told = replace(ctx, reason=reason_of(due))
+        if is_spared(due):
+            return j.decide(job, j.HandBack(), now, told)
+        return j.tick(job, now, told)
 
     def _context(self, due: Due) -> j.Context:
         job, body = due.stored.job, due.stored.body
@@ -200,7 +208,7 @@ def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
         answer.events,
         wake_at=j.next_wake(answer.job, now, gate=due.gate),
         lease=job.lease,
-        lost=_is_loss(answer),
+        lost=_is_loss(answer) or _is_named(answer, "hand_back"),
         failure=_failure(due, answer),
     )
     return Unit(command_id, moves=(move,))
@@ -216,5 +224,22 @@ def _failure(due: Due, answer: j.Accepted) -> Failure | None:
     return Failure(due.stored.job.attempt, ended.at, ended.code, _TOO_LONG)
 
 
+def _is_watched(due: Due, answer: j.Accepted, now: int) -> bool:
+    """Whether its worker sees to that itself: its time counts from the call of the handler.
+
+    One that cannot any more is not waited for much longer.
+    """
+    job, lease = due.stored.job, due.lease
+    is_late = _is_named(answer, "time_out") and job.state is j.JobState.ACTIVE
+    is_ours = job.delivery is Delivery.PULL and not job.wire
+    is_alive = lease is not None and not lease.lost and lease.until > now
+    return is_late and is_ours and is_alive and now < (limit_end(job) or 0) + STARTING_US
+
+
 def _is_loss(answer: j.Accepted) -> bool:
-    return any(event.name == "lose" or event.cause == "lose" for event in answer.events)
+    return _is_named(answer, "lose")
+
+
+def _is_named(answer: j.Accepted, name: str) -> bool:
+    """Also of a job that was called off: then it is the cause of its end."""
+    return any(name in (event.name, event.cause) for event in answer.events)

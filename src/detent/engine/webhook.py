@@ -15,14 +15,16 @@ from detent.engine.identity import derived_id
 from detent.errors import BadWebhook
 from detent.lifecycle import MACHINES
 from detent.lifecycle.event import Event
-from detent.stores.api import Record
+from detent.stores.api import Record, Stored
 
 __all__ = [
     "DELAYS_S",
     "DELIVERY",
     "HOOK",
+    "TRIAL",
     "Delivery",
     "Locked",
+    "Only",
     "Standing",
     "Style",
     "Webhook",
@@ -30,6 +32,7 @@ __all__ = [
     "headers_of",
     "need_known",
     "signature",
+    "trial_of",
     "type_of",
 ]
 
@@ -58,6 +61,8 @@ _HEADERS: Final = {
         "X-OJS-Signature",
     ),
 }
+TRIAL: Final = "webhook.test"
+"""The event that nobody subscribes to: it is sent when somebody asks for it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -83,6 +88,25 @@ class Locked(msgspec.Struct, frozen=True, omit_defaults=True):
     until: int | None = None
 
 
+class Only(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whose events are wanted: of jobs in these queues and of these types; empty is any."""
+
+    queues: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it leaves nothing out."""
+        return not self.queues and not self.types
+
+    def fits(self, stored: Stored | None) -> bool:
+        """Whether that job is meant; workflows, and jobs that are gone, have no queue or type."""
+        if self.is_any or stored is None:
+            return self.is_any
+        is_queue = not self.queues or stored.job.queue in self.queues
+        return is_queue and (not self.types or stored.body.type in self.types)
+
+
 class Webhook(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who wants to be told of what. `failures` are tries in a row that failed.
 
@@ -101,6 +125,7 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     words: dict[str, str] = {}
     style: Style = Style.DETENT
+    only: Only = Only()
 
     def word(self, event: Event) -> str:
         """What the event is called to whoever it is told."""
@@ -174,15 +199,25 @@ def delivery_of(hook: Webhook, event: Event, now: int) -> Delivery:
     )
 
 
+def trial_of(hook: Webhook, name: str, now: int) -> Delivery:
+    """A delivery about nothing but the webhook itself, for whoever tries it out."""
+    body = _written(TRIAL, name, now, hook.id, {"webhook_id": hook.id})
+    return Delivery(name, hook.id, TRIAL, body, now, hook.tenant, style=hook.style)
+
+
 def _body(event: Event, word: str, name: str) -> str:
+    return _written(word, name, event.at, event.record, _data(event))
+
+
+def _written(word: str, name: str, at: int, subject: str, data: Mapping[str, Any]) -> str:
     told: dict[str, Any] = {
         "specversion": "1.0",
         "id": f"evt_{name}",
         "type": word,
         "source": "detent",
-        "time": (_EPOCH + timedelta(microseconds=event.at)).isoformat().replace("+00:00", "Z"),
-        "subject": event.record,
-        "data": _data(event),
+        "time": (_EPOCH + timedelta(microseconds=at)).isoformat().replace("+00:00", "Z"),
+        "subject": subject,
+        "data": data,
     }
     return msgspec.json.encode(told).decode()
 

@@ -22,19 +22,23 @@ from detent.engine.webhook import (
     HOOK,
     Delivery,
     Locked,
+    Only,
     Standing,
     Style,
     Webhook,
     delivery_of,
     need_known,
+    trial_of,
 )
 from detent.errors import BadWebhook, StoreBusy, TooMany, UnknownWebhook
-from detent.stores.api import Committed, Fed, Key, Own, Record, Store, Unit
+from detent.lifecycle.event import Event
+from detent.stores.api import Committed, Fed, Key, Own, Record, Store, Stored, Unit
 
 __all__ = ["HOOKS_MAX", "Webhooks"]
 
 HOOKS_MAX: Final = 100
 """Of one tenant: each event is compared with each of them."""
+ANYTHING: Final = Only()
 SECRET_CHARS_MIN: Final = 16
 OVERLAP_US: Final = 24 * 3_600_000_000
 """How long a secret that was replaced still signs."""
@@ -96,6 +100,7 @@ class Webhooks:
         tenant: str = "",
         words: Mapping[str, str] | None = None,
         style: Style = Style.DETENT,
+        only: Only = ANYTHING,
     ) -> tuple[Webhook, str]:
         """A new webhook and its signing secret, which is shown this once.
 
@@ -120,6 +125,7 @@ class Webhooks:
             tenant,
             words=dict(words or {}),
             style=style,
+            only=only,
         )
         if not await self.put(hook.record(1)):
             raise _busy((tenant, name))
@@ -132,6 +138,7 @@ class Webhooks:
         url: str | None = None,
         events: Sequence[str] | None = None,
         active: bool | None = None,
+        only: Only | None = None,
     ) -> Webhook:
         """Another address, other events, off or on again; what is `None` stays as it is."""
         if events is not None:
@@ -141,6 +148,7 @@ class Webhooks:
 
         def edited(hook: Webhook) -> Webhook:
             hook = replace(hook, url=url or hook.url, events=tuple(events or hook.events))
+            hook = hook if only is None else replace(hook, only=only)
             if active is None:
                 return hook
             return replace(hook, active=active, failures=0, disabled_at=None, why="")
@@ -162,12 +170,28 @@ class Webhooks:
         record, _ = await self._known(key)
         await self.put(Record(HOOK, record.id, record.version + 1, None, tenant=record.tenant))
 
-    async def retry(self, key: Key) -> Delivery:
-        """Send a delivery again, now, however it stands."""
+    async def trial(self, key: Key) -> Delivery:
+        """Send it an event about nothing, so that its reader can be tried out."""
+        _, hook = await self._known(key)
+        now = self._store.now()
+        made = trial_of(hook, self._identity.id(), now)
+        if not await self.put(made.record(1, now)):
+            raise _busy(key)
+        return made
+
+    async def delivery(self, key: Key) -> Delivery:
+        """The delivery of that tenant and id."""
+        return (await self._delivery(key))[1]
+
+    async def _delivery(self, key: Key) -> tuple[Record, Delivery]:
         [record] = await self._store.record([(DELIVERY, *key)])
         if record is None:
             raise UnknownWebhook(f"There is no delivery {key[1]}", id=key[1], tenant=key[0])
-        before = msgspec.json.decode(record.data or "", type=Delivery)
+        return record, msgspec.json.decode(record.data or "", type=Delivery)
+
+    async def retry(self, key: Key) -> Delivery:
+        """Send a delivery again, now, however it stands."""
+        record, before = await self._delivery(key)
         again = replace(before, tries=0, standing=Standing.WAITING, error="")
         if not await self.put(again.record(record.version + 1, self._store.now())):
             raise _busy(key)
@@ -207,15 +231,27 @@ class Webhooks:
         tenants = sorted({fed.event.tenant for fed in batch})
         hooks = {tenant: await self.list(tenant) for tenant in tenants}
         now = self._store.now()
-        made = [
-            delivery_of(hook, fed.event, now)
+        wanted = [
+            (hook, fed.event)
             for fed in batch
             for hook in hooks[fed.event.tenant]
             if hook.wants(fed.event)
         ]
+        jobs = await self._jobs([event for hook, event in wanted if not hook.only.is_any])
+        made = [
+            delivery_of(hook, event, now)
+            for hook, event in wanted
+            if hook.only.fits(jobs.get((event.tenant, event.record)))
+        ]
         if made:
             name = self._identity.id
             await self._coalescer.commit([Unit(name(), puts=(one.record(1, now),)) for one in made])
+
+    async def _jobs(self, events: Sequence[Event]) -> dict[Key, Stored]:
+        """The jobs that these events are about: what they say of themselves is not in a history."""
+        keys = list(dict.fromkeys((one.tenant, one.record) for one in events if one.kind == "job"))
+        found = await self._store.get(keys) if keys else ()
+        return {key: one for key, one in zip(keys, found, strict=True) if one is not None}
 
     # --- the store ------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import (
-    RECORDS_MAX,
+    UNIT_MAX,
     Committed,
     FlowMove,
     Key,
@@ -187,8 +187,13 @@ class Workflows:
         beside = _With(members(key[1], part), puts=tuple(puts))
         return await self._commit(key, command, ctx, beside)
 
-    async def annotate(self, key: Key, change: Callable[[str], str]) -> bool:
-        """Change what is kept beside a workflow, whatever its state; false if nothing is."""
+    async def annotate(
+        self, key: Key, change: Callable[[str], str], puts: Sequence[Record] = ()
+    ) -> bool:
+        """Change what is kept beside a workflow, whatever its state; false if nothing is.
+
+        `puts` are new small records that come with it.
+        """
         for _ in range(TRIES_MAX):
             [record] = await self._store.record([(KIND, *key)])
             if record is None:
@@ -196,7 +201,8 @@ class Workflows:
             kept = keeping.read(record)
             after = replace(kept, meta=change(kept.meta))
             put = keeping.written(after, key, record.version + 1, record.wake_at)
-            [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(put,))])
+            unit = Unit(self._identity.id(), puts=(put, *puts))
+            [outcome] = await self._coalescer.commit([unit])
             if isinstance(outcome, Committed | Own):
                 return True
         raise StoreBusy(f"Workflow {key[1]} was changed by others {TRIES_MAX} times", id=key[1])
@@ -210,10 +216,10 @@ class Workflows:
         self, key: Key, command: w.Command, ctx: w.Context, beside: _With
     ) -> w.Answer:
         """The answer of the workflow as it is when the command is committed."""
-        if len(beside.asks) > RECORDS_MAX:
+        if len(beside.asks) >= UNIT_MAX:
             asked = len(beside.asks)
-            why = f"{asked} jobs at once; {RECORDS_MAX} is the most for a workflow that runs"
-            raise BatchTooLarge(why, asked=asked, limit=RECORDS_MAX)
+            why = f"{asked} jobs at once; {UNIT_MAX} is too many for a workflow that runs"
+            raise BatchTooLarge(why, asked=asked, limit=UNIT_MAX)
         asks = await self._declared.applied(beside.asks)
         [flow] = await self._store.flows([key])
         for _ in range(TRIES_MAX):

@@ -22,6 +22,9 @@
     ├── JobFailed              the job whose result was asked for failed for good
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
+    ├── EngineInUse            another program is connected under the id of this engine (try again)
+    ├── EngineRefused          the server does not let an engine in, or does not take what it says
+    ├── PackageMissing         something that not everybody needs is not installed
     ├── OpenToAll              a server that others could reach, in front of a store without keys
     ├── UnknownKey             there is no such API key in this store
     ├── UnknownJob             there is no such job in this store
@@ -30,6 +33,7 @@
     ├── WorkflowFailed         the workflow whose result was asked for failed
     ├── LimitError             more of something than one call or one job may have
     │   ├── NameTooLong        a name, tag or key with too many characters, or none
+    │   ├── NumberTooLarge     a number that would be read as infinite
     │   ├── PayloadTooDeep     arguments nested too deeply
     │   ├── PayloadTooLarge    arguments with too many bytes
     │   ├── ResultTooLarge     a result or checkpoint with too many bytes
@@ -72,9 +76,12 @@
         ├── BadUrl             an address that names no store
         ├── BatchTooLarge      more in one call than a store does at once (split it)
         ├── ClockAhead         an instant that lies in the store's future
+        ├── NoStore            a process that works for a server, and has no database itself
         ├── ReadTooLong        a question that took too long to answer (ask for less)
         ├── SchemaAhead        tables that are newer than this code
         ├── SchemaBehind       tables that are older than this code and must be migrated
+        ├── ServerAway         the server that keeps the jobs cannot be reached (try again)
+        ├── ServerRefused      that server does not let us in, or does not do that
         ├── StoreBroken        an open store that must not go on (open it again)
         ├── StoreBusy          somebody else had the lock for too long (try again)
         ├── StoreClosed        a call before the store was opened or after it was closed
@@ -116,6 +123,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    NumberTooLarge,
     OpenToAll,
     PayloadTooDeep,
     PayloadTooLarge,
@@ -148,9 +156,12 @@ from detent.errors.stores import (
     BadUrl,
     BatchTooLarge,
     ClockAhead,
+    NoStore,
     ReadTooLong,
     SchemaAhead,
     SchemaBehind,
+    ServerAway,
+    ServerRefused,
     StoreBroken,
     StoreBusy,
     StoreClosed,
@@ -175,11 +186,14 @@ from detent.errors.workers import (
     CommandNotFound,
     CommandRefused,
     ContainerError,
+    EngineInUse,
+    EngineRefused,
     ForkFailed,
     InstanceLost,
     JournalLocked,
     NotQuiet,
     NotSuspendable,
+    PackageMissing,
     PoolBroken,
     ProcessError,
     SlotExists,
@@ -223,6 +237,8 @@ __all__ = [
     "CommandRefused",
     "ContainerError",
     "DetentError",
+    "EngineInUse",
+    "EngineRefused",
     "ForkFailed",
     "IllegalTransition",
     "InsideLoop",
@@ -234,9 +250,12 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NoStore",
     "NotQuiet",
     "NotSuspendable",
+    "NumberTooLarge",
     "OpenToAll",
+    "PackageMissing",
     "PayloadTooDeep",
     "PayloadTooLarge",
     "PoolBroken",
@@ -250,6 +269,8 @@ __all__ = [
     "SchemaBehind",
     "SecretError",
     "SecretUnreadable",
+    "ServerAway",
+    "ServerRefused",
     "SlotExists",
     "StartFailed",
     "StoreBroken",

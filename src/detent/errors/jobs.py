@@ -179,6 +179,12 @@ class NameTooLong(LimitError):
     code = "name_too_long"
 
 
+class NumberTooLarge(LimitError):
+    """A number in JSON is larger than a double can be, so that it would be read as infinite."""
+
+    code = "number_too_large"
+
+
 class PayloadTooDeep(LimitError):
     """Arguments are nested deeper than every reader of JSON can follow."""
 

@@ -9,9 +9,12 @@ __all__ = [
     "BadUrl",
     "BatchTooLarge",
     "ClockAhead",
+    "NoStore",
     "ReadTooLong",
     "SchemaAhead",
     "SchemaBehind",
+    "ServerAway",
+    "ServerRefused",
     "StoreBroken",
     "StoreBusy",
     "StoreClosed",
@@ -97,6 +100,25 @@ class StoreClosed(StoreError):
     """The store was not opened yet, or is closed already."""
 
     code = "store_closed"
+
+
+class NoStore(StoreError):
+    """This process works for a server, and has no database of its own to do that in."""
+
+    code = "no_store"
+
+
+class ServerAway(StoreError):
+    """The server that keeps the jobs cannot be reached, or is busy: it will be asked again."""
+
+    code = "server_away"
+    retryable = True
+
+
+class ServerRefused(StoreError):
+    """The server does not let us in, or does not do that; `fields["why"]` is its own word."""
+
+    code = "server_refused"
 
 
 class StoreCorrupt(StoreError):

@@ -13,11 +13,14 @@ __all__ = [
     "CommandNotFound",
     "CommandRefused",
     "ContainerError",
+    "EngineInUse",
+    "EngineRefused",
     "ForkFailed",
     "InstanceLost",
     "JournalLocked",
     "NotQuiet",
     "NotSuspendable",
+    "PackageMissing",
     "PoolBroken",
     "ProcessError",
     "SlotExists",
@@ -173,4 +176,23 @@ class NotQuiet(DetentError):
     """A worker that was to be suspended still had jobs when the time was up; it works on."""
 
     code = "not_quiet"
+    retryable = True
+
+
+class PackageMissing(DetentError):
+    """Something that not everybody needs is not installed; `fields["package"]` is its name."""
+
+    code = "package_missing"
+
+
+class EngineRefused(DetentError):
+    """The server does not take what an engine says; `fields["code"]` is its own word for why."""
+
+    code = "engine_refused"
+
+
+class EngineInUse(DetentError):
+    """Another program is connected under the id of this engine; it must go first."""
+
+    code = "engine_in_use"
     retryable = True

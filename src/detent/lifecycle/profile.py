@@ -118,6 +118,7 @@ class Profile(msgspec.Struct, frozen=True):
     deadlines: Deadlines
     claimed_over: tuple[Surface, ...]
     checkpoints_anytime: bool
+    keeps_place: bool
     codes: dict[tuple[str, str], str]
 
     def code(self, state: str, event: str) -> str:
@@ -172,6 +173,7 @@ PROFILES: dict[str, Profile] = {
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=False,
+            keeps_place=False,
             codes=_OWN_CODES,
         ),
         Profile(
@@ -189,6 +191,7 @@ PROFILES: dict[str, Profile] = {
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=True,
+            keeps_place=False,
             codes=_OJS_CODES,
         ),
         Profile(
@@ -206,6 +209,7 @@ PROFILES: dict[str, Profile] = {
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.OJS),
             checkpoints_anytime=False,
+            keeps_place=False,
             codes=_REST_CODES,
         ),
         Profile(
@@ -223,6 +227,7 @@ PROFILES: dict[str, Profile] = {
             deadlines=Deadlines(),
             claimed_over=(Surface.OWN, Surface.JOBNIK),
             checkpoints_anytime=False,
+            keeps_place=True,
             codes=_OWN_CODES,
         ),
         Profile(
@@ -240,6 +245,7 @@ PROFILES: dict[str, Profile] = {
             deadlines=_ENGINE_DEADLINES,
             claimed_over=(Surface.ENGINE,),
             checkpoints_anytime=False,
+            keeps_place=False,
             codes=_ENGINE_CODES,
         ),
     )

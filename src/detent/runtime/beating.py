@@ -126,14 +126,21 @@ class Beating:
         until = None if kept is None else kept.proven_until
         return 0.0 if until is None else max(until - self._clock(), 0.0)
 
-    async def gone(self, instance: str, cause: str = "lost", exit_code: int | None = None) -> bool:
+    async def gone(
+        self,
+        instance: str,
+        cause: str = "lost",
+        exit_code: int | None = None,
+        *,
+        crowded: bool = False,
+    ) -> bool:
         """Its process is dead: declare it lost now, or later if the store cannot hear it."""
         kept = self._kept.pop(instance, None)
         who = None if kept is None else kept.row.who
         if who is None:
             return False
         told = Death(instance, supervisor=who.supervisor, cause=cause, exit_code=exit_code)
-        self._deaths[instance] = told
+        self._deaths[instance] = replace(told, crowded=crowded)
         try:
             await self._bury()
         except _FAULTS as error:

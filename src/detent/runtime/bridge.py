@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from detent.errors import InsideLoop
@@ -32,6 +32,8 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_LEAVE_S: Final = 5.0
+"""How long what is called off has to end; whoever does not is left to itself."""
 
 
 class _Errand:
@@ -152,7 +154,6 @@ class Bridge:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
-            loop.close()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -161,7 +162,7 @@ class Bridge:
                 self._over = Crossing(self._loop, _begin)
                 # A daemon, so that a program that forgets to close still ends.
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="detent", daemon=True
+                    target=_serve, args=(self._loop,), name="detent", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -177,6 +178,21 @@ class Bridge:
 _BRIDGES: WeakSet[Bridge] = WeakSet()
 _LEFT_BEHIND: list[object] = []
 """Loops of the parent process: closing them here would close what it still uses."""
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it is stopped. What still runs then is called off: it closes what it has open."""
+    loop.run_forever()
+    loop.run_until_complete(_called_off(asyncio.all_tasks(loop)))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+async def _called_off(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_LEAVE_S)
 
 
 def _forget_all() -> None:

@@ -21,13 +21,14 @@ from detent.engine.engine import Engine
 from detent.engine.progress import Result
 from detent.engine.trace import Trace
 from detent.engine.trace import read as read_trace
-from detent.errors import BadOption, BadResult
+from detent.errors import BadOption, BadResult, NoStore
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
 from detent.runtime.masking import Mask
+from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
 from detent.stores import inside
 from detent.stores.api import Limit, Line, Note, Stored, key_of
@@ -169,7 +170,7 @@ class Context:
     def __init__(
         self,
         stored: Stored,
-        engine: Engine,
+        engine: Office,
         bridge: Bridge,
         by: By,
         handlers: Mapping[str, Promise] = _NOBODY,
@@ -192,6 +193,16 @@ class Context:
     def job_id(self) -> str:
         """The job's id; the same in every attempt, so a good idempotency key for others."""
         return self._stored.job.id
+
+    @property
+    def job_type(self) -> str:
+        """The name that the function is known by."""
+        return self._stored.body.type
+
+    @property
+    def queue(self) -> str:
+        """The queue that the job was taken from."""
+        return self._stored.job.queue
 
     @property
     def attempt(self) -> int:
@@ -266,7 +277,7 @@ class Context:
         Roll back, and the run goes on as if this had not been called. What `enqueue` was told so
         far comes with it. Refused for a job of a workflow, and when the job is no longer ours.
         """
-        if isinstance(self._engine.store, MemoryStore):
+        if isinstance(self._local().store, MemoryStore):
             self._bridge.run(self._complete(result))
             return
         end = self._end(result)
@@ -275,7 +286,7 @@ class Context:
 
     async def acomplete(self, result: object = None, *, conn: Any) -> None:
         """The same for a connection that is awaited."""
-        if isinstance(self._engine.store, MemoryStore):
+        if isinstance(self._local().store, MemoryStore):
             await self._bridge.reach(self._complete(result))
             return
         end = self._end(result)
@@ -284,7 +295,7 @@ class Context:
 
     async def _complete(self, result: object) -> None:
         """In memory nobody has transactions of their own: it ends at once."""
-        end, store = self._end(result), self._engine.store
+        end, store = self._end(result), self._local().store
         for unit in end.units():
             end.hear((await store.step([unit], now=end.now)).outcomes[0])
 
@@ -300,7 +311,14 @@ class Context:
             raise BadOption(f"{why}: enqueue such jobs by themselves", option="limit")
         asks = tuple(call.ask(now) for call in self.heard.calls)
         end = End(text, digest_of(text), asks)
-        return Completing(self._engine, self._stored.job, self._by, end)
+        return Completing(self._local(), self._stored.job, self._by, end)
+
+    def _local(self) -> Engine:
+        """The engine, where there is one; `NoStore` where only somebody else has the database."""
+        if isinstance(self._engine, Engine):
+            return self._engine
+        why = "This run has no database of Detent's own, so its job cannot end in a transaction"
+        raise NoStore(f"{why}: return the result, and let the worker report it", what="complete")
 
     @overload
     def saved(self) -> Any: ...

@@ -6,6 +6,7 @@ Nothing else ever becomes a payload or a result, so reading one runs no code of 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 
 __all__ = ["BadValue", "Reader", "digest_of", "encode", "mended"]
 
+_NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
@@ -29,11 +31,27 @@ def encode(value: object) -> bytes:
     """The value as JSON, equal values as equal JSON; `BadValue` if it has none."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain, order="deterministic")
-        return msgspec.json.encode(plain)
+        text = msgspec.json.encode(plain)
     except RecursionError:
         raise BadValue("", "it contains itself, or is nested too deeply") from None
     except (TypeError, ValueError, OverflowError) as error:
         raise BadValue("", str(error)) from None
+    if _NULL in text:
+        # That is how numbers that JSON does not have are written too.
+        _need_finite(plain, "")
+    return text
+
+
+def _need_finite(value: Any, path: str) -> None:
+    """Refuse NaN and infinite numbers: whoever reads them back would find nothing there."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadValue(path, f"{value} is no number of JSON: use None, or a string")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _need_finite(item, f"{path}.{name}")
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            _need_finite(item, f"{path}[{at}]")
 
 
 def digest_of(text: str) -> str:

@@ -51,6 +51,10 @@ class Arounds(Generic[T]):
             raise BadSignature(why, function=name)
         self._made.append(function)
 
+    def within(self, function: Around[T]) -> Arounds[T]:
+        """The same inside of another one."""
+        return Arounds([function, *self._made])
+
     @asynccontextmanager
     async def awaited(self, things: Sequence[T]) -> AsyncIterator[None]:
         """All of them around all of these, in the running loop."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 
 from detent.engine.commands import Beside, Change
-from detent.engine.engine import Engine
 from detent.errors import DetentError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -19,14 +18,17 @@ from detent.lifecycle.retry import ErrorInfo
 from detent.runtime.context import Asking, Heard
 from detent.runtime.ending import Raised, Told, ending
 from detent.runtime.executors.api import Died, Ended, Returned, Rung, Stopped
+from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
 from detent.runtime.running import Flight, Why
 from detent.stores.api import Failure, LimitKind, LimitRow, Line
 
-__all__ = ["DIED", "INTERRUPTED", "Report", "Reporter", "timing_out"]
+__all__ = ["DIED", "INTERRUPTED", "STALLED", "Report", "Reporter", "timing_out"]
 
 DIED = "process_died"
 """The code of the error of an attempt whose process ended without a word."""
+STALLED = "stalled"
+"""The code of the error of an attempt that did not give its loop back."""
 INTERRUPTED = "INTERRUPTED"
 """The code of a job that may run once only and was stopped by a deploy."""
 LINES_MAX = 500
@@ -53,7 +55,7 @@ class Report(msgspec.Struct, frozen=True):
 class Reporter:
     """Makes reports where the handlers run, and files them in the loop of the store."""
 
-    def __init__(self, engine: Engine, by: By) -> None:
+    def __init__(self, engine: Office, by: By) -> None:
         self._engine = engine
         self._by = by
 
@@ -90,6 +92,17 @@ class Reporter:
         beside = Beside(failure=failure, lines=heard.last(now))
         command = j.Lose(lease=stored.job.lease)
         return Change(flight.key, command, self._by, beside=beside, known=stored)
+
+    def stalled(self, flight: Flight, stall_s: float) -> Change:
+        """It has held up all others for so long: a loss, and from now on it runs alone."""
+        stored, now = flight.stored, self._engine.store.now()
+        why = f"It held up the loop of its worker for {stall_s:g} s: await, or use a plain function"
+        beside = Beside(
+            failure=Failure(stored.job.attempt, now, STALLED, why),
+            lines=flight.ctx.heard.last(now),
+        )
+        command = j.Lose(lease=stored.job.lease)
+        return Change(flight.key, command, self._by, why, beside, known=stored)
 
     def parting(self, flight: Flight) -> Change:
         """What becomes of a job whose worker has to go before it is done."""

@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
-from detent.engine.engine import Engine
 from detent.engine.secrets import Owner
 from detent.errors import DetentError
 from detent.lifecycle.event import By
-from detent.lifecycle.job.waking import limit_end
 from detent.runtime.bridge import Bridge
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised
@@ -26,10 +24,13 @@ from detent.runtime.executors.means import Kind, chosen, kind_of
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.masking import Mask
 from detent.runtime.middleware import Arounds
+from detent.runtime.office import Office
 from detent.runtime.signature import Signature
 from detent.stores.api import Key, Stored, key_of
 
-__all__ = ["Flight", "Moment", "Runner", "Step", "Why"]
+__all__ = ["LOOK_S", "Flight", "Moment", "Runner", "Step", "Why"]
+
+LOOK_S = 0.5
 
 
 class Moment(StrEnum):
@@ -89,7 +90,8 @@ class Flight:
         self.ctx = ctx
         self.kind = kind
         self.key: Key = key_of(stored.job)
-        self.limit_at = limit_end(stored.job)
+        self.limit_at: int | None = None
+        """When its time is over; not known before its handler is called."""
         self.since = time.monotonic()
         self.run: Run | None = None
         self.executor: Executor | None = None
@@ -106,7 +108,7 @@ class Runner:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Office,
         bridge: Bridge,
         handlers: Mapping[str, Signature],
         by: By,
@@ -114,6 +116,8 @@ class Runner:
     ) -> None:
         self.around: Arounds[Context] = Arounds()
         """What is done around every run."""
+        self.look_s = LOOK_S
+        """How often whoever keeps the jobs is asked about all that run."""
         self.by = by
         self.engine = engine
         self.bridge = bridge
@@ -142,6 +146,8 @@ class Runner:
             return
         executor = self.executors[flight.kind]
         flight.run, flight.executor = run, executor
+        if flight.stored.job.active_us is not None:
+            run.begun = partial(self._begun, flight, flight.stored.job.active_us)
         if flight.step is not Step.RUNNING:
             # It was asked to stop before it had begun.
             executor.ask(run)
@@ -151,6 +157,10 @@ class Runner:
         else:
             work = _awaited(flight, run, executor, end)
             flight.task = asyncio.get_running_loop().create_task(work)
+
+    def _begun(self, flight: Flight, active_us: int) -> None:
+        """Its time runs from here: that a process had to be started for it is not its fault."""
+        flight.limit_at = self.engine.store.now() + active_us
 
     def _run(self, flight: Flight) -> Run:
         """With its secrets; from here on whatever it says is masked."""

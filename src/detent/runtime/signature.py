@@ -21,6 +21,7 @@ from detent.errors import BadArguments, BadResult, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.encoding import BadValue, Reader, encode
 from detent.runtime.executors.means import Means
+from detent.runtime.hiding import Hidden
 
 __all__ = ["Signature"]
 
@@ -47,26 +48,27 @@ _PAYLOADS = msgspec.json.Decoder(_Payload | list[msgspec.Raw])
 class Signature:
     """The signature of one handler; `name` is its job's, for errors.
 
-    `secret` are parameters, or parts of them (`card.number`), whose values are stored locked;
-    `means` is what it says about where it runs.
+    `hidden` is what it says about arguments whose values are stored locked, `means` about where it
+    runs.
     """
 
     def __init__(
         self,
         name: str,
         function: Callable[..., Any],
-        secret: Sequence[str] = (),
+        hidden: Hidden | None = None,
         means: Means | None = None,
     ) -> None:
         self.name = name
         self.function = function
-        self.secret = tuple(secret)
+        self.hidden = hidden or Hidden()
         self.means = means or Means()
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             why = "a generator does not run when it is called; return a list instead of yielding"
             raise BadSignature(f"{name} cannot be a job: {why}", job=name)
-        for path in self.secret:
+        for path in self.hidden.paths:
             self._need_named(path)
+        self.hidden.need_sound(name, function)
 
     def _need_named(self, path: str) -> None:
         """A secret must be stored under its name, or it could be missed and stored in the clear."""
@@ -78,10 +80,9 @@ class Signature:
             why = f"{path!r} is declared secret, and no parameter is always passed by that name"
             raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name, secret=path)
 
-    @cached_property
-    def secret_places(self) -> tuple[str, ...]:
+    def secret(self, payload: str) -> tuple[str, ...]:
         """The places in a payload that are locked."""
-        return tuple(f"kwargs.{path}" for path in self.secret)
+        return self.hidden.places(self.name, payload)
 
     @cached_property
     def wants_context(self) -> bool:
@@ -264,7 +265,8 @@ class Signature:
 
     def _told(self, name: str, why: str) -> str:
         """What is wrong with an argument; of a secret one the words may quote the value."""
-        is_secret = any(path.split(".")[0] == name for path in self.secret)
+        named = any(path.split(".")[0] == name for path in self.hidden.paths)
+        is_secret = named or self.hidden.redact is not None
         return "it does not fit its type (it is secret, so no more is told)" if is_secret else why
 
     def _read(self, name: str, path: str, value: msgspec.Raw) -> Any:

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from detent.engine.commands import Change
-from detent.engine.engine import Engine
 from detent.errors import StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.runtime.executors.means import Kind
+from detent.runtime.office import Office
 from detent.runtime.reporting import timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Key, Line, Note, Stored
 
-__all__ = ["LOOK_S", "Watching"]
+__all__ = ["Watching"]
 
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
 """How fine the ladder and time limits are."""
-LOOK_S = 0.5
-"""How often the store is asked about all that runs."""
 _YOUNG_S = 0.1
 """A run that has just begun is not asked about: most have ended before."""
 _OVER_S = 2.0
@@ -49,7 +48,7 @@ class Watching:
         grace_s: float = CANCEL_GRACE_US / 1_000_000,
     ) -> None:
         self._runner = runner
-        self._engine: Engine = runner.engine
+        self._engine: Office = runner.engine
         self._by: By = runner.by
         self._flights = flights
         self._floor = floor
@@ -82,7 +81,7 @@ class Watching:
         self._climb_all(now)
         await self._time_out()
         named, self._named = self._named, set()
-        if now - self._looked_at >= LOOK_S:
+        if now - self._looked_at >= self._runner.look_s:
             self._looked_at = now
             await self._look([one for one in self._all() if now - one.since >= _YOUNG_S])
         elif named:
@@ -203,6 +202,7 @@ class Watching:
         flight.step, flight.step_at = Step.INTERRUPTED, now
         if flight.kind is Kind.THREAD:
             return
+        flight.step_at = math.inf
         if not flight.is_ours:
             said = f"this run was interrupted: it should have stopped ({flight.why})"
             flight.ctx.heard.say(said, "warning", self._engine.store.now())
@@ -217,6 +217,9 @@ class Watching:
                 await self._amend([flight], j.Interrupt)
         except StoreError as error:
             _log.warning("an interruption is not in the history: %s", error)
+        # Its last grace begins now: a slow store must not let the kill come first.
+        if flight.step is Step.INTERRUPTED:
+            flight.step_at = time.monotonic()
         self._floor(_interrupt, flight)
 
     def _kill(self, flight: Flight) -> None:

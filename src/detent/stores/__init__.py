@@ -32,13 +32,19 @@ SCHEMES = {
     "sqlite": "detent.stores.sqlite",
     "postgresql": "detent.stores.postgres",
 }
-"""Which module opens which scheme: each has `connect(url, clock) -> Store`, and those with tables
-have the functions of `detent.stores.migrations.Migrations`."""
+"""Which module opens which scheme: each has `connect(url, clock, patience_s) -> Store`, and those
+with tables have the functions of `detent.stores.migrations.Migrations`."""
 
 
-def open(url: str, *, clock: Callable[[], int] | None = None) -> Store:  # noqa: A001
-    """The store at this address, not connected yet: enter it. `clock` gives microseconds."""
-    store: Store = _module(url).connect(url, clock)
+def open(  # noqa: A001
+    url: str, *, clock: Callable[[], int] | None = None, patience_s: float | None = None
+) -> Store:
+    """The store at this address, not connected yet: enter it. `clock` gives microseconds.
+
+    `patience_s` is how long calls try again while the database is away or held by others, if that
+    is to be less than usual.
+    """
+    store: Store = _module(url).connect(url, clock, patience_s)
     return store
 
 

@@ -24,6 +24,7 @@ from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.shapes import (
     RECORDS_MAX,
+    UNIT_MAX,
     Body,
     Claimed,
     Committed,
@@ -71,6 +72,7 @@ from detent.stores.shapes import (
 
 __all__ = [
     "RECORDS_MAX",
+    "UNIT_MAX",
     "Anywhere",
     "Body",
     "Claimed",
@@ -129,7 +131,8 @@ class WriteStore(Protocol):
     async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
         """Commit the units and claim what is wanted, in one transaction.
 
-        More than `RECORDS_MAX` records and leases together are refused with `BatchTooLarge`.
+        More than `RECORDS_MAX` records and leases together are refused with `BatchTooLarge`,
+        unless it is one unit alone: that may have `UNIT_MAX`.
         """
         ...
 

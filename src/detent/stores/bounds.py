@@ -7,7 +7,7 @@ from typing import Final
 
 from detent.errors import BadName, BatchTooLarge, ClockAhead
 from detent.stores.legal import is_storable
-from detent.stores.shapes import RECORDS_MAX, Unit, Want
+from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
 __all__ = ["AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
@@ -25,13 +25,14 @@ def need_time(now: int, clock: int) -> None:
         raise ClockAhead(why, ahead_us=ahead, limit_us=AHEAD_US_MAX)
 
 
-def need_size(units: Sequence[Unit], want: Want | None) -> None:
+def need_size(units: Sequence[Unit], want: Want | None, *, alone: int = UNIT_MAX) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
     asked = sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
-    if asked > RECORDS_MAX:
-        why = f"A step of {asked} records and leases is too large; {RECORDS_MAX} is the most"
-        raise BatchTooLarge(why, asked=asked, limit=RECORDS_MAX)
+    most = alone if len(units) == 1 and want is None else RECORDS_MAX
+    if asked > most:
+        why = f"A step of {asked} records and leases is too large; {most} is the most"
+        raise BatchTooLarge(why, asked=asked, limit=most)
 
 
 def need_storable(rows: Sequence[object]) -> None:

@@ -16,6 +16,7 @@ from detent.stores.workers import Death, Life, Process, Who, WorkerRow
 
 __all__ = [
     "RECORDS_MAX",
+    "UNIT_MAX",
     "Body",
     "Claimed",
     "Committed",
@@ -68,6 +69,12 @@ RECORDS_MAX: Final = 1_000
 
 While a step is written nobody else can write, and so many take SQLite some 40 ms. All-or-nothing is
 promised per unit; a workflow with more jobs is built as a draft, unit by unit, and then opened.
+"""
+
+UNIT_MAX: Final = 25_000
+"""How many records a unit may have that is a step by itself: what is all or nothing cannot be cut.
+
+So many take SQLite about a second, in which nobody else can write.
 """
 
 

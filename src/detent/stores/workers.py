@@ -72,7 +72,8 @@ class Who(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Death(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody's word that an instance is gone: its supervisor's, or a proof by its process.
 
-    `cause` is a word of the worker lifecycle. A negative `exit_code` is a signal.
+    `cause` is a word of the worker lifecycle. A negative `exit_code` is a signal. `crowded`: while
+    it held jobs that ran apart from it, in processes of their own, others ran inside of it.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Death(msgspec.Struct, frozen=True, omit_defaults=True):
     process: Process | None = None
     cause: str = "lost"
     exit_code: int | None = None
+    crowded: bool = False
 
 
 class WorkerRow(msgspec.Struct, frozen=True):

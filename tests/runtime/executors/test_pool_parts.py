@@ -13,6 +13,7 @@ import pytest
 from detent.errors import BadOption, ChannelBroken, DetentError, StoreBusy
 from detent.runtime.executors.pool.interrupting import Interrupted, Interruption
 from detent.runtime.executors.pool.messages import Fault, error_of, fault_of, word_of
+from tests.runtime.process.yard import say
 
 
 @pytest.fixture
@@ -87,3 +88,32 @@ def test_a_lifeline_that_is_closed_already_kills() -> None:
     )
     os.close(theirs)
     assert ended.returncode == -signal.SIGKILL
+
+
+MESS = """
+import locale, os, signal
+from detent.runtime.executors.pool.surroundings import Surroundings
+
+def seen():
+    mask = os.umask(0)
+    os.umask(mask)
+    signals = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+    return os.getcwd(), mask, dict(os.environ), locale.setlocale(locale.LC_ALL), signals
+
+locale.setlocale(locale.LC_ALL, "C.UTF-8")
+before, surroundings = seen(), Surroundings()
+for _ in range(2):
+    os.chdir("/")
+    os.umask(0o777)
+    os.environ.clear()
+    locale.setlocale(locale.LC_ALL, "C")
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(one, signal.SIG_IGN)
+    assert all(now != then for now, then in zip(seen(), before))
+    surroundings.restore()
+    print(seen() == before)
+"""
+
+
+def test_what_a_handler_does_to_its_process_is_undone() -> None:
+    assert say(MESS) == ["True", "True"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import signal
 import threading
@@ -87,6 +88,7 @@ async def test_the_end_is_what_was_seen(keeper: Keeper, code: str, expected: Exi
 async def test_the_handover_reaches_a_real_process(
     keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """W-73, W-75."""
     monkeypatch.setenv("LIFECYCLE_PREV_EXIT", "77")
     monkeypatch.setenv("INHERITED", "yes")
     code = """
@@ -292,6 +294,7 @@ async def test_suspending_is_confirmed(keeper: Keeper) -> None:
 
 
 async def test_freezing_stops_the_whole_session(keeper: Keeper) -> None:
+    """W-44."""
     code = (
         "import subprocess as s; p = s.Popen(['sleep', '1000']); print(p.pid, flush=True); p.wait()"
     )
@@ -445,7 +448,38 @@ except MemoryError: print("no memory")
     assert body.tail(9) == [f"500000000 {os.nice(0) + 3}", "no memory"]
 
 
+async def test_a_child_gets_its_signals_as_a_fresh_program_expects_them(keeper: Keeper) -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        body = await started(keeper, SLEEP)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert _masks(body) == {"SigIgn": set(), "SigBlk": set()}
+    await end(body)
+
+
+async def test_nothing_of_what_its_parent_ignores_or_blocks_reaches_a_child() -> None:
+    # Those of crashes are left to faulthandler, which could not be given them back.
+    kept = ("KILL", "STOP", "SEGV", "FPE", "ABRT", "BUS", "ILL")
+    deaf = signal.valid_signals() - {getattr(signal, f"SIG{name}") for name in kept}
+    # A shell ignores SIGINT and SIGQUIT for what runs in its background, nohup SIGHUP, Python
+    # SIGPIPE and SIGXFSZ; and a thread blocks what the one that began it had blocked.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in deaf}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, deaf)
+    keeper = Keeper()
+    try:
+        body = await started(keeper, SLEEP)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert _masks(body) == {"SigIgn": set(), "SigBlk": set()}
+    await end(body)
+    keeper.close()
+
+
 async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
+    """Behaviour 4."""
     await end(await started(keeper, SLEEP))
     before = (_files(), threading.active_count())
     loop = asyncio.get_running_loop()
@@ -461,6 +495,19 @@ async def test_fifty_rounds_leave_nothing_behind(keeper: Keeper) -> None:
     await until(lambda: (_files(), threading.active_count()) == before)
 
 
+def _masks(body: ProcessBody) -> dict[str, set[int]]:
+    """Which signals it ignores and blocks, of those that a program may name.
+
+    The C library keeps two for itself: what was started by `posix_spawn`, as make does it, ignores
+    them, and everything below it too. Nobody can change that, and to nobody does it matter.
+    """
+    status = Path(f"/proc/{_leader(body)}/status").read_text("utf-8")
+    return {
+        name: {number for number in signal.valid_signals() if int(mask, 16) >> (number - 1) & 1}
+        for name, mask in re.findall(r"^(SigIgn|SigBlk):\t(\w+)$", status, re.MULTILINE)
+    }
+
+
 def _files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -469,3 +516,17 @@ def _leader(body: ProcessBody) -> int:
     leader = body._leader  # noqa: SLF001
     assert leader is not None
     return leader.pid
+
+
+async def test_a_process_says_where_it_stands(keeper: Keeper) -> None:
+    """W-36: asked over the channel."""
+    code = WORKER.replace(
+        '"suspend": answer("quiet"),',
+        '"pause": lambda m: inside.tell({"kind": "paused", "nonce": m["nonce"], "token": "at 7"}),',
+    )
+    body = await started(keeper, program(code, resumable=True))
+    await body.ready()
+    assert body.resumable
+    assert await body.pause() == "at 7"
+    await body.force()
+    await body.ended()

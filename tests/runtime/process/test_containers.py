@@ -47,6 +47,7 @@ async def started(runtime: Runtime, *command: str) -> ContainerBody:
 
 
 async def test_a_container_lives_and_is_stopped(runtime: Runtime, tmp_path: Path) -> None:
+    """W-82, behaviour 6."""
     code = 'echo "$LIFECYCLE_INSTANCE_ID $OWN"; exec sleep 1000'
     wanted = Image(
         image="any", command=("sh", "-c", code), environment={"OWN": "x"}, min_uptime_s=0.05
@@ -82,6 +83,7 @@ async def test_a_container_ends_by_itself(runtime: Runtime) -> None:
 
 
 async def test_a_container_that_does_not_stop_is_killed(runtime: Runtime) -> None:
+    """W-27."""
     body = await started(runtime, "sh", "-c", "trap '' TERM; while :; do sleep 0.01; done")
     await body.ask(0.1)
     await body.force()

@@ -107,6 +107,7 @@ def supervisor(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, lis
 def test_nothing_survives_the_kill_of_its_supervisor(
     supervisor: tuple[subprocess.Popen[str], int, list[int]],
 ) -> None:
+    """W-76."""
     process, guard, pids = supervisor
     assert len(pids) == 8
     assert not any(map(is_gone, pids))

@@ -27,6 +27,7 @@ SLEEP = Program(command=("sleep", "1000"))
 
 
 async def test_a_child_outlives_the_thread_that_asked_for_it(keeper: Keeper) -> None:
+    """W-77."""
     bodies = []
 
     def short_lived() -> None:
@@ -146,6 +147,7 @@ def test_a_child_that_somebody_else_has_reaped_has_an_unknown_end() -> None:
 
 
 def test_orphans_are_reaped_at_the_second_look() -> None:
+    """W-79."""
     code = """
 import os, subprocess, sys, threading
 from detent.host import children, state_of

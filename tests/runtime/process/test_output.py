@@ -84,6 +84,7 @@ async def test_followers_get_everything_to_the_end() -> None:
 async def test_a_flood_costs_no_memory_and_never_blocks_the_child(
     keeper: Keeper, tmp_path: Path
 ) -> None:
+    """W-80."""
     code = """
 import os
 block = b"x" * 99 + b"\\n"

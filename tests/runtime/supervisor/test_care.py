@@ -98,6 +98,18 @@ async def test_a_sick_one_is_dumped_stopped_and_restarted_after_backoff(stage: S
     assert supervisor.slots["a"].pacing.total == 1
 
 
+async def test_a_sick_one_may_be_given_longer_before_it_is_restarted(stage: Stage) -> None:
+    """W-85: shown as unhealthy at the threshold, restarted when there is no hope left."""
+    patient = Probe(on_sick=OnSick.RESTART, hopeless=6)
+    supervisor = await stage.running(stage.spec("a", probe=patient))
+    one = live(supervisor, "a")
+    stage.last("a").well = False
+    await stage.clock.advance(45)
+    assert (one.state, one.record.health) == (_S.RUNNING, "unhealthy")
+    await stage.clock.until(one.done.done)
+    assert one.record.cause == "probe_failed"
+
+
 async def test_only_so_many_are_restarted_at_once(stage: Stage) -> None:
     """W-85: a starved host must not lose all its workers."""
     how = {"obeys_in": 9.0}

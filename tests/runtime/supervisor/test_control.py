@@ -23,7 +23,8 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
     [
         (Rules(), [(INT, 0), (INT, 1)], "cancel force"),
         (Rules(), [(TERM, 0), (INT, 1)], "cancel force"),
-        (Rules(), [(TERM, 0), (TERM, 6), (TERM, 7)], "cancel ignore force"),
+        (Rules(), [(TERM, 0), (TERM, 600)], "cancel force"),
+        (Rules(force_after=2), [(TERM, 0), (INT, 9), (INT, 60)], "cancel ignore force"),
         (Rules(force_after=0), [(INT, 0), (INT, 1), (INT, 2)], "cancel ignore ignore"),
         (
             Rules(force_after=3, cancel_on_interrupt=False),

@@ -39,7 +39,7 @@ TREE = Snapshot(
 
 
 def test_the_tree() -> None:
-    """W-91, behaviour 21: ids, arrows, one shape, icon and class per kind."""
+    """W-95, W-91, behaviour 21: ids, arrows, one shape, icon and class per kind."""
     text = tree_diagram(TREE)
     assert text.startswith("graph TD\n")
     for number in range(4):

@@ -305,19 +305,26 @@ async def test_a_start_and_a_stop_wait_for_a_full_disk(stage: Stage) -> None:
     assert stage.journal.unended() == []
 
 
-async def test_a_stop_on_a_disk_that_stays_full_ends_all_the_same(stage: Stage) -> None:
-    """W-101: at the end of the budget everything is forced; the next supervisor finds it lost."""
-    supervisor = await stage.running(stage.spec("a"))
+@pytest.mark.parametrize(
+    ("obeys_in", "told", "forced"),
+    [(3.0, ["ask 10", "died"], False), (None, ["ask 10", "force", "died"], True)],
+)
+async def test_a_stop_on_a_disk_that_stays_full_ends_all_the_same(
+    stage: Stage, obeys_in: float | None, told: list[str], forced: bool
+) -> None:
+    """W-101: it drains unwritten; beyond the budget it is forced; the next one finds it lost."""
+    supervisor = await stage.running(stage.spec("a", {"obeys_in": obeys_in}))
     stage.journal._db.execute("PRAGMA query_only = ON")  # noqa: SLF001 - as a full disk would
     await stage.during(supervisor.stop(5), 30)
-    assert stage.last("a").told[-2:] == ["force", "died"]
+    assert stage.last("a").told[1:] == told
+    assert supervisor.is_forced is forced
     stage.journal._db.execute("PRAGMA query_only = OFF")  # noqa: SLF001
     (lost,) = await recover(stage.tree, None)
     assert lost.cause == "lost"
 
 
 async def test_a_slow_follower_loses_nothing_and_a_late_one_replays(stage: Stage) -> None:
-    """W-89, behaviours 14 and 23: snapshot first, then every entry; forgotten when it leaves."""
+    """W-66, W-88, W-89, behaviours 14 and 23: a snapshot, then every entry; then forgotten."""
     supervisor = await stage.running(stage.spec("a"))
     slow = supervisor.watch()
     start = await anext(slow)

@@ -67,7 +67,7 @@ async def test_a_factory_that_raises_is_a_spawn_error(stage: Stage) -> None:
 
 
 async def test_a_second_start_is_refused_and_a_second_stop_is_not(stage: Stage) -> None:
-    """W-67."""
+    """W-32, W-67."""
     supervisor = await stage.running(stage.spec("a"))
     with pytest.raises(AlreadyStarted):
         await supervisor.start()
@@ -180,7 +180,7 @@ async def test_an_end_while_suspended(stage: Stage) -> None:
 
 
 async def test_two_readers_of_one_result_and_one_after_the_end(stage: Stage) -> None:
-    """W-21."""
+    """W-18, W-21."""
     supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))
     live = supervisor.slots["a"].live
     assert live is not None

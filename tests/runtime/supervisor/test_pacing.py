@@ -42,7 +42,7 @@ def test_jitter_lengthens_by_a_tenth_at_most() -> None:
 
 
 def test_defaults() -> None:
-    """W-55, W-57, W-59, W-84, W-23, W-33."""
+    """W-52, W-55, W-57, W-59, W-84, W-23, W-33."""
     assert Backoff() == Backoff(0.5, 30.0, 2.0, 60.0, 0.1)
     assert Breaker().cool_down_s == 300
     assert Probe() == Probe(10.0, 1.0, 3, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -45,7 +46,7 @@ async def die(stage: Stage, name: str, how: Exit = CRASH) -> None:
     ],
 )
 async def test_policies(stage: Stage, restart: Restart, how: Exit, made: int) -> None:
-    """W-50; and an exit with 125 is never followed by another start."""
+    """behaviour 11, W-50; and an exit with 125 is never followed by another start."""
     supervisor = await stage.running(stage.spec("a", restart=restart))
     await die(stage, "a", how)
     await stage.clock.advance(10)
@@ -326,7 +327,7 @@ async def test_a_group_whose_restart_fails_tries_again(stage: Stage) -> None:
 
 
 async def test_two_that_fall_together_are_one_round(stage: Stage) -> None:
-    """W-48: the second one to fall is part of the round that the first has begun."""
+    """W-64, W-48: the second one to fall is part of the round that the first has begun."""
     specs = [stage.spec(name) for name in "ab"]
     await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL)
     stage.last("a").die(CRASH)
@@ -356,3 +357,19 @@ async def test_who_falls_while_the_round_stops_others_belongs_to_it(stage: Stage
     await stage.clock.advance(60)
     assert [stage.made(name) for name in "abc"] == [2, 2, 2]
     assert supervisor.slots["a"].pacing.total == 1
+
+
+async def test_only_an_end_that_nobody_asked_for_is_a_warning(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """W-70."""
+    caplog.set_level(logging.DEBUG, "detent.supervisor")
+    supervisor = await stage.running(stage.spec("a"), stage.spec("b"))
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    await stage.during(supervisor.stop_slot("b"))
+    said = [
+        (one.levelno, one.getMessage().split()[2]) for one in caplog.records if " of " in one.msg
+    ]
+    assert (logging.WARNING, "a") in said
+    assert (logging.DEBUG, "b") in said

@@ -15,7 +15,7 @@ STUBBORN = {"obeys_in": None}
 
 
 async def test_the_whole_ladder(stage: Stage) -> None:
-    """W-24, W-25, W-16: ask, dump at 80 %, kill order on disk, force, killed."""
+    """W-22, W-28, W-24, W-25, W-16: ask, dump at 80 %, kill order on disk, force, killed."""
     supervisor = await stage.running(stage.spec("a", STUBBORN))
     one = live(supervisor, "a")
     stopping = asyncio.ensure_future(supervisor.stop_slot("a"))

@@ -15,7 +15,7 @@ _S = WorkerState
 
 
 async def test_suspended_is_said_when_it_is_true(stage: Stage) -> None:
-    """W-37, W-04: running until the worker confirms; a resume does not move started_at."""
+    """W-43, W-37, W-04: running until the worker confirms; a resume does not move started_at."""
     supervisor = await stage.running(stage.spec("a", {"quiet_in": 5.0}))
     one = live(supervisor, "a")
     started_at = one.record.started_at

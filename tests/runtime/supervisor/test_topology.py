@@ -171,7 +171,7 @@ def branch(stage: Stage, *specs: Spec, **more: object) -> Spec:
 
 
 async def test_trees_nest(stage: Stage) -> None:
-    """W-68, behaviour 13: paths, snapshots, verbs and stops go all the way down."""
+    """W-69, W-68, behaviour 13: paths, snapshots, verbs and stops go all the way down."""
     tree = await stage.running(branch(stage, stage.spec("a"), stage.spec("b")), stage.spec("c"))
     shown = tree.snapshot()
     assert [one.path for one in shown.children] == ["branch", "c"]

@@ -33,7 +33,7 @@ async def test_jobs_are_run_while_it_is_entered(app: Detent) -> None:
         handle = await where.aenqueue()
         assert (await handle.aresult(timeout=10)).startswith("detent-job")
         assert working.status is not None
-        assert working.status.done == 2
+        await until(lambda: working.status and working.status.done == 2)
     assert [line.text async for line in handle.alogs()] == ["from a thread"]
     assert working.status.state == "stopped"
 

@@ -157,8 +157,8 @@ async def test_where_a_cancel_counts_at_once_the_rest_is_in_the_log(
         worker.cancel(handle.id)
         await asyncio.wait_for(stopped.wait(), 10)
         await until(lambda: worker.status().lost == 1)
+        [line] = await until(lambda: place.lines(handle))
     assert await events(handle) == ["enqueue", "claim", "cancel"]
-    [line] = await place.lines(handle)
     assert "interrupted" in line
     assert "lease_ended" in line
 

@@ -174,6 +174,7 @@ async def test_a_job_that_has_lost_a_worker_runs_alone(program: tuple[str, Place
 async def test_a_report_under_a_lease_that_has_ended_counts_for_nothing(
     app: Detent, place: Place, profile: str
 ) -> None:
+    """W-118."""
     go = asyncio.Event()
 
     @app.job

@@ -22,7 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
+from detent.app.connection import REMOTE
 from detent.app.detent import Detent
+from detent.app.fleet.away import LOOK_S, Distant
 from detent.app.fleet.orders import Told
 from detent.app.fleet.proof import Proof
 from detent.app.loading import load
@@ -30,11 +32,13 @@ from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
 from detent.runtime.loops import new_loop
+from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
+from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
 __all__ = ["TOLD", "main"]
 
@@ -44,6 +48,8 @@ INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"
 SUSPENDED: Final = "LIFECYCLE_SUSPENDED"
 _LOST: Final = 75
 """The exit code of a worker that must make room for another one under another name."""
+_BROKEN: Final = 70
+"""The exit code of a worker whose own loop a handler has broken."""
 _STATUS_S: Final = 1.0
 _SHARE: Final = 0.75
 """So much of its grace a worker lets jobs finish; the rest is for the others, and for going."""
@@ -67,9 +73,11 @@ class Child:
         self._ending: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._proof = Proof(_unproven)
+        self._distant: Distant | None = None
+        self._directive = "running"
         self.exit_code = 0
-        self.was_terminated = False
-        """Whether a signal ended it that did not come from the supervisor."""
+        self.ended_by: int | None = None
+        """The signal that ended it, if that did not come from the supervisor."""
 
     async def run(self) -> None:
         """Work until told to stop."""
@@ -89,39 +97,76 @@ class Child:
             },
             desk,
         )
-        terminated = partial(desk.call_later, _TOLD_S, self._terminated)
-        self._loop.add_signal_handler(signal.SIGTERM, desk.call_soon_threadsafe, terminated)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            terminated = partial(desk.call_later, _TOLD_S, self._terminated, number)
+            self._loop.add_signal_handler(number, desk.call_soon_threadsafe, terminated)
         executors = executors_of(self._told.settings, self._told.reference)
         try:
             with Capture():
                 await self._work(await self._made(executors))
+        except asyncio.CancelledError:
+            # Not by us: a handler has called off whatever there is in its loop. Nobody in here can
+            # be trusted to end any more, so all of it ends at once.
+            _log.error("a handler has cancelled the tasks of its worker, which ends")
+            self._quit(_BROKEN)
         finally:
+            if self._distant is not None:
+                await self._app.bridge.reach(self._distant.end())
             for executor in executors.values():
                 await executor.close()
 
     async def _made(self, executors: Any) -> Worker:
-        """The worker, once the store can be reached and knows us."""
+        """The worker, once whoever keeps the jobs can be reached and knows us."""
+        office = await (self._opened() if self._told.server is None else self._joined())
+        await self._known.wait()
+        runner = runner_of(self._app, office, self._instance, executors)
+        if self._told.server is not None:
+            runner.look_s = LOOK_S
+        self._worker = worker = Worker(runner, self._told.settings)
+        worker.on_company(
+            lambda crowded: self._inside.tell({"kind": "company", "crowded": crowded})
+        )
+        return worker
+
+    async def _joined(self) -> Office:
+        """The server; beats go there, and what it wants of us comes back with them."""
+        return await self._app.bridge.reach(self._join())
+
+    async def _join(self) -> Office:
+        self._distant = Distant(self._app, self._told, self._instance)
+        self._distant.office.directed = self._directed
+        return await self._distant.begin(lambda: self._do(self._lapse()), self._proof.renew)
+
+    def _directed(self, state: str) -> None:
+        """With every beat; only what is new is done."""
+        before, self._directive = self._directive, state
+        if self._worker is None or state == before:
+            return
+        if state == "quiet":
+            self._do(self._worker.suspend())
+        elif state == "terminate":
+            self._inside.tell({"kind": "told", "directive": state})
+        elif before == "quiet":
+            self._do(self._worker.resume())
+
+    async def _opened(self) -> Office:
+        """The store of the program."""
         app = self._app
         while True:
             try:
-                engine = await app.bridge.reach(app.engine())
                 await app.schedules.aput()
-                break
+                return await app.bridge.reach(app.engine())
             except StoreError as error:
                 if not error.retryable:
                     raise
                 _log.warning("the store cannot be reached yet: %s", error)
                 await asyncio.sleep(_OPEN_RETRY_S)
-        await self._known.wait()
-        runner = runner_of(app, engine, self._instance, executors)
-        self._worker = Worker(runner, self._told.settings)
-        return self._worker
 
     async def _work(self, worker: Worker) -> None:
         reach = self._app.bridge.reach
         running = asyncio.create_task(worker.run())
         beside = [asyncio.create_task(reach(self._tell_status(worker)))]
-        if self._app.listening:
+        if self._app.listening and self._told.server is None:
             # What listens is the user's code too, and has no place in the supervisor.
             beside.append(asyncio.create_task(self._app.alisten()))
         if os.environ.get(SUSPENDED) == "1":
@@ -169,10 +214,10 @@ class Child:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _terminated(self) -> None:
+    def _terminated(self, number: int) -> None:
         """A signal. The supervisor says on the channel how long there is; others say nothing."""
         if self._ending is None:
-            self.was_terminated = True
+            self.ended_by = number
             self._stop(_GRACE_S)
 
     def _stop(self, grace_s: float) -> None:
@@ -244,7 +289,8 @@ def main() -> int:
     if inside is None or text is None or instance is None:
         sys.stderr.write("This is started by `detent worker`, not by hand.\n")
         return 2
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
+    log_to_stderr(as_json=is_json, component="worker", plain=plain)
     told = msgspec.json.decode(text, type=Told)
     try:
         app = load(told.reference)
@@ -253,6 +299,9 @@ def main() -> int:
         return PERMANENT
     app.move_to(told.url)
     app.bridge.new_loop = new_loop
+    if told.server is not None:
+        # For this process and those of its pool: there is nothing to open.
+        os.environ[REMOTE] = told.server.shown
     child: Child | None = None
 
     async def serve() -> None:
@@ -268,10 +317,10 @@ def main() -> int:
         return 1
     app.close()
     inside.leave()
-    if child is not None and child.was_terminated:
+    if child is not None and child.ended_by is not None:
         # It dies of the signal that ended it, so that whoever looks sees that.
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.signal(child.ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), child.ended_by)
     return 0 if child is None else child.exit_code
 
 

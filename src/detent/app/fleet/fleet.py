@@ -18,6 +18,7 @@ from uuid import uuid4
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
+from detent.app.fleet.guarding import guard
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
@@ -35,8 +36,10 @@ from detent.runtime.supervisor.function import FunctionBody, Work
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.recycling import swap
+from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.snapshot import Snapshot
-from detent.runtime.supervisor.spec import KEEPER, Probe, Spec
+from detent.runtime.supervisor.spec import KEEPER, Spec
+from detent.runtime.supervisor.stopping import keep_dump
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 
@@ -63,17 +66,17 @@ class Fleet:
         self._is_made = False
         self._changing = asyncio.Lock()
         """One change of all workers at a time."""
+        self._relieving: set[str] = set()
         self._beside: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
         async with self._changing:
-            app = self.app
-            engine = await app.bridge.reach(app.engine())
+            await self._open()
             self.journal = _journal(self.orders)
             try:
-                self.supervisor = self._supervisor(engine)
+                self.supervisor = self._supervisor()
                 self._is_made = True
-                await self._begin(engine)
+                await self._begin()
                 await self.supervisor.start()
             except BaseException:
                 await self._end()
@@ -98,6 +101,11 @@ class Fleet:
         if self._is_made:
             await self.supervisor.stop(0)
 
+    @property
+    def was_forced(self) -> bool:
+        """Whether stopping took longer than it may, so that all workers were killed."""
+        return self._is_made and self.supervisor.is_forced
+
     async def wait(self) -> None:
         """Come back when something has ended that a fleet cannot be without, and say why."""
         done, _ = await asyncio.wait(self._beside, return_when=asyncio.FIRST_COMPLETED)
@@ -120,9 +128,13 @@ class Fleet:
 
     # --- how it is made -------------------------------------------------------------------------
 
-    def _supervisor(self, engine: Engine) -> Supervisor:
+    async def _open(self) -> None:
+        """Reach whoever keeps the jobs, before anything is started."""
+        self._engine: Engine = await self.app.bridge.reach(self.app.engine())
+
+    def _supervisor(self) -> Supervisor:
         tree = Tree(self.journal, name=f"{FLEET}{self.id}")
-        specs = [*self._keepers(engine), *self._servers(), *self._workers()]
+        specs = [*self._keepers(), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())
 
@@ -134,7 +146,9 @@ class Fleet:
                 name=f"worker-{number}",
                 make=self.members.make(logs, f"worker-{number}", {}),
                 stop_grace_s=orders.grace_s,
-                probe=Probe(),
+                backoff=orders.backoff,
+                breaker=orders.breaker,
+                probe=orders.probe,
                 recycle=orders.recycle,
                 revision=revision,
             )
@@ -167,9 +181,9 @@ class Fleet:
             )
         ]
 
-    def _keepers(self, engine: Engine) -> list[Spec]:
+    def _keepers(self) -> list[Spec]:
         """What a fleet does beside running jobs, each in a slot of its own."""
-        app = self.app
+        app, engine = self.app, self._engine
         work: dict[str, Callable[[], Any]] = {
             "commands": lambda: Commands(self, engine, app.bridge).run()
         }
@@ -193,8 +207,8 @@ class Fleet:
 
     # --- beside the tree --------------------------------------------------------------------------
 
-    async def _begin(self, engine: Engine) -> None:
-        loop, bridge = asyncio.get_running_loop(), self.app.bridge
+    async def _begin(self) -> None:
+        loop, bridge, engine = asyncio.get_running_loop(), self.app.bridge, self._engine
 
         def hear(what: Callable[..., None]) -> Callable[..., None]:
             return lambda *news: _across(loop, what, news)
@@ -208,6 +222,7 @@ class Fleet:
         self._beside = [
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
+            asyncio.create_task(guard(self.app.connection.url), name="guard"),
         ]
 
     def _lapse(self, instances: Sequence[str]) -> None:
@@ -221,10 +236,19 @@ class Fleet:
         """Too much of it is stuck: another takes its place, as soon as that one is ready."""
         for live, slot in tuple(self.supervisor.lives.items()):
             is_free = self.supervisor.may_start(slot) and not slot.busy.locked()
-            if live.id == instance and slot.live is live and is_free:
-                live.note("recycled", "stuck")
-                work = swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
-                self.supervisor.tasks.run(work, f"relieving {instance}")
+            is_it = live.id == instance and slot.live is live
+            if is_it and is_free and instance not in self._relieving:
+                self._relieving.add(instance)
+                self.supervisor.tasks.run(self._relieved(slot, live), f"relieving {instance}")
+
+    async def _relieved(self, slot: Slot, live: Live) -> None:
+        """What it is stuck in is kept, for whoever looks for the reason."""
+        try:
+            live.note("recycled", "stuck")
+            await keep_dump(live)
+            await swap(self.supervisor, slot, slot.spec, Cause.RECYCLED)
+        finally:
+            self._relieving.discard(live.id)
 
     async def _see_off(self, live: Live) -> None:
         """Whoever cannot hear that, because a handler holds its interpreter, is killed for it."""

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,7 +15,6 @@ from detent.app.fleet.child import TOLD
 from detent.app.fleet.orders import Orders
 from detent.engine.processes import here, process_of
 from detent.lifecycle.worker import Exit, derive_final_status
-from detent.runtime.beating import Beating
 from detent.runtime.bridge import Bridge
 from detent.runtime.process.body import ProcessBody, Program
 from detent.runtime.process.frames import Message
@@ -23,9 +22,27 @@ from detent.runtime.process.rotation import Files
 from detent.runtime.supervisor.body import Born, Handover
 from detent.stores.api import Who, WorkerRow
 
-__all__ = ["Member", "Members"]
+__all__ = ["Member", "Members", "Registry"]
 
 _log = logging.getLogger("detent.fleet")
+
+
+class Registry(Protocol):
+    """Whoever makes workers known, and says of them that they are gone."""
+
+    def add(self, row: WorkerRow) -> None:
+        """It exists."""
+        ...
+
+    async def registered(self, instance: str) -> None:
+        """Return when it may begin."""
+        ...
+
+    async def gone(
+        self, instance: str, cause: str, exit_code: int | None, *, crowded: bool
+    ) -> bool:
+        """It has ended, and others may have brought it down; whether that could be told."""
+        ...
 
 
 class Member(ProcessBody):
@@ -35,6 +52,8 @@ class Member(ProcessBody):
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
         self.instance = ""
+        self.is_crowded = False
+        """Whether others run inside it beside jobs that run apart from it."""
         self._members = members
 
     async def spawn(self, handover: Handover) -> Born:
@@ -49,6 +68,10 @@ class Member(ProcessBody):
             self.status = message
             if message.get("worn"):
                 self._members.worn(self.instance)
+        elif message["kind"] == "company":
+            self.is_crowded = message.get("crowded") is True
+        elif message["kind"] == "told":
+            self._members.told(self.instance, str(message.get("directive")))
 
 
 class Members:
@@ -65,10 +88,12 @@ class Members:
         self._following: set[asyncio.Task[None]] = set()
         self.worn: Callable[[str], None] = lambda _: None
         """Told, again and again, who says of itself that another should take its place."""
-        self._beating: Beating | None = None
+        self.told: Callable[[str, str], None] = lambda _, __: None
+        """Told who was told what by whoever keeps its jobs."""
+        self._beating: Registry | None = None
         self._bridge: Bridge | None = None
 
-    def join(self, beating: Beating, bridge: Bridge) -> None:
+    def join(self, beating: Registry, bridge: Bridge) -> None:
         """From now on the store can be spoken to."""
         self._beating, self._bridge = beating, bridge
 
@@ -107,7 +132,7 @@ class Members:
                 member.tell({"kind": "known"})
             seen = await ending
             knowing.cancel()
-            await self._reach(self._bury(instance, seen))
+            await self._reach(self._bury(member, seen))
         except Exception:
             _log.exception("worker %s cannot be kept known", instance)
         finally:
@@ -139,11 +164,12 @@ class Members:
         beating.add(row)
         await beating.registered(row.id)
 
-    async def _bury(self, instance: str, seen: Exit) -> None:
+    async def _bury(self, member: Member, seen: Exit) -> None:
         _, cause = derive_final_status(seen, stop_requested=False, killed=seen.is_forced)
-        await self._beats().gone(instance, cause, seen.exit_code)
+        crowded = member.is_crowded
+        await self._beats().gone(member.instance, cause, seen.exit_code, crowded=crowded)
 
-    def _beats(self) -> Beating:
+    def _beats(self) -> Registry:
         if self._beating is None:
             raise RuntimeError("the fleet has not begun")
         return self._beating

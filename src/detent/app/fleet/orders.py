@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+from math import ceil
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from detent.errors import BadOption
-from detent.runtime.supervisor.spec import Recycle
+from detent.runtime.remote.client import Server
+from detent.runtime.supervisor.backoff import Backoff
+from detent.runtime.supervisor.breaker import Breaker
+from detent.runtime.supervisor.spec import OnSick, Probe, Recycle
 from detent.runtime.worker.settings import Settings
 
 __all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
 
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
+REMOTE_SLOTS_MAX: Final = 1_000
+"""So many jobs one heartbeat can name."""
 GRACE_S: Final = 30.0
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -24,12 +30,21 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker process is told: which program, which store, and what to work on.
 
-    Without `url` the program itself knows its store.
+    Without `url` the program itself knows its store; with `server` it needs none, because that one
+    keeps the jobs.
     """
 
     reference: str
     url: str | None = None
     settings: Settings = Settings()
+    server: Server | None = None
+
+    def __post_init__(self) -> None:
+        if self.server is not None and self.url is not None:
+            raise BadOption("Jobs are kept by a store or by a server, not by both", option="server")
+        if self.server is not None and self.settings.slots > REMOTE_SLOTS_MAX:
+            why = f"A worker of a server runs at most {REMOTE_SLOTS_MAX} jobs at once"
+            raise BadOption(f"{why}: start more workers", option="slots")
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +65,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
     `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines. With
-    `web` it has a server too.
+    `web` it has a server too. `backoff` and `breaker` pace the restarts of each worker.
     """
 
     told: Told
@@ -59,6 +74,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: Path | None = None
     grace_s: float = GRACE_S
     recycle: Recycle | None = None
+    backoff: Backoff = Backoff()
+    breaker: Breaker = Breaker()
     upkeep: bool = True
     web: Web | None = None
 
@@ -69,6 +86,18 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
         if not _NAME.fullmatch(self.name):
             why = "name is the name of a folder: letters, digits, '_', '.' and '-', at most 64"
             raise BadOption(why, option="name", value=self.name[:100])
+
+    @property
+    def probe(self) -> Probe:
+        """Workers are asked whether they are well; one that never answers again is replaced.
+
+        A worker that can still speak gives up by itself who holds it up, so it has a little longer.
+        """
+        stall_s, usual = self.told.settings.stall_s, Probe()
+        if stall_s is None:
+            return usual
+        silent = ceil(stall_s / usual.interval_s) + 1
+        return Probe(on_sick=OnSick.RESTART, hopeless=silent)
 
     @property
     def folder(self) -> Path:

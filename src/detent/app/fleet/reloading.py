@@ -24,15 +24,17 @@ _FILES_MAX: Final = 10_000
 
 
 class Reloading:
-    """While it is entered, the Python files of the program are watched.
+    """While it is entered, the Python files of the program are watched, as they were at first.
 
-    Those are all below the working directory, and below that of the program if it is elsewhere.
+    Those are all below the working directory, and below that of the program if it is elsewhere. It
+    is made before any worker is, or what changes while they start would never be noticed.
     """
 
     def __init__(self, fleet: Fleet, *, is_on: bool) -> None:
         self._fleet = fleet
         self._is_on = is_on
         self._folders = _folders(fleet.orders.told.reference)
+        self._known = self._seen() if is_on else {}
         self._task: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Reloading:
@@ -45,12 +47,11 @@ class Reloading:
             self._task.cancel()
 
     async def _watch(self) -> None:
-        known = await asyncio.to_thread(self._seen)
         while True:
             await asyncio.sleep(_LOOK_S)
             seen = await asyncio.to_thread(self._seen)
-            if seen != known:
-                known = seen
+            if seen != self._known:
+                self._known = seen
                 await self._reload()
 
     async def _reload(self) -> None:

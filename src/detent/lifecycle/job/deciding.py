@@ -58,7 +58,7 @@ def tick(job: Job, now: int, ctx: Context) -> Answer:
     if unmet := ill_timed(now, ctx):
         return _unmet(unmet, job.state, "tick", None, ctx)
     if job.state in PARKED:
-        plan = _overdue(job, now, ctx) or _settling(job, now, ctx, ctx.place)
+        plan = _overdue(job, now, ctx) or _settling(job, now, ctx, _place_of(job, ctx))
     else:
         plan = _first_due(job, now, ctx)
     return Unchanged(job) if plan is None else _carry_out(job, plan, None, now, ctx)
@@ -94,7 +94,7 @@ def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accept
     check(before, event, job)
     if job.state not in PARKED:
         return Accepted(job, (event,))
-    place = job.place if event.name == JobEvent.HAND_BACK else ctx.place
+    place = job.place if event.name == JobEvent.HAND_BACK else _place_of(job, ctx)
     plan = _settling(job, now, ctx, place)
     if plan is None:
         return Accepted(job, (event,))
@@ -102,6 +102,12 @@ def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accept
     after = apply(job, settling)
     check(job, settling, after)
     return Accepted(after, (event, settling))
+
+
+def _place_of(job: Job, ctx: Context) -> int | None:
+    """Behind all others; or where it stood before, if its profile goes by age alone."""
+    keeps = job.place is not None and PROFILES[job.profile].keeps_place
+    return job.place if keeps else ctx.place
 
 
 def _settling(job: Job, now: int, ctx: Context, place: int | None) -> Plan | None:

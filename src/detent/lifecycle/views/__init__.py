@@ -32,7 +32,7 @@ from detent.lifecycle.views.jobnik import (
 from detent.lifecycle.views.names import FOREIGN_WORDS, foreign_word
 from detent.lifecycle.views.ojs import OJS, OJS_PRIORITIES, OJS_WORKFLOW_WORDS
 from detent.lifecycle.views.rest import REST
-from detent.lifecycle.views.shapes import SHAPES, Shape, Slot, as_args, as_object, slot
+from detent.lifecycle.views.shapes import SHAPES, Shape, Slot, as_args, as_object, inputs_of, slot
 from detent.lifecycle.views.showing import VIEWS, view
 from detent.lifecycle.views.table import Extension, Field, Shown, View, ViewName, When, Word
 
@@ -72,6 +72,7 @@ __all__ = [
     "category",
     "duration_ms",
     "foreign_word",
+    "inputs_of",
     "priority_name",
     "slot",
     "view",

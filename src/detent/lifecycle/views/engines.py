@@ -25,10 +25,13 @@ __all__ = [
     "Category",
     "category",
     "duration_ms",
+    "engine_of",
+    "holder_of",
 ]
 
 _S, _E = JobState, JobEvent
 _MS = 1_000
+_RUN = "#"
 CANCELLED_CODE = "CANCELLED"
 """The error code under which a cancelled job is shown as failed."""
 
@@ -49,6 +52,20 @@ _TAKEN = When(
 def _queued_at(job: Job) -> int:
     """A job with a later start counts as queued from its creation, as its word says."""
     return job.created_at if job.enqueued_at is None else job.enqueued_at
+
+
+def holder_of(engine: str, boot: str) -> str:
+    """Who holds the jobs of an engine: its id, and which of its runs it is."""
+    return f"{engine}{_RUN}{boot}"
+
+
+def engine_of(holder: str | None) -> str | None:
+    """The engine behind a holder; one that is no engine is called by its own name."""
+    return None if holder is None else holder.partition(_RUN)[0]
+
+
+def _engine_id(job: Job) -> str | None:
+    return engine_of(job.holder)
 
 
 def _retry_count(job: Job) -> int:
@@ -80,7 +97,7 @@ ENGINE = View(
             "retryCount", "attempts after the first that were not handed back", take=_retry_count
         ),
         Field("maxAttempts", "allowed"),
-        Field("engineId", "holder", _TAKEN),
+        Field("engineId", "holder, without which run of it", _TAKEN, take=_engine_id),
         Field("error", f"`{CANCELLED_CODE}` when cancelled", take=_cancelled_code),
     ),
     moves=frozenset(

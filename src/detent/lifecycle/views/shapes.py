@@ -13,7 +13,9 @@ import msgspec
 
 from detent.lifecycle.views.table import ViewName
 
-__all__ = ["SHAPES", "Shape", "Slot", "as_args", "as_object", "slot"]
+__all__ = ["SHAPES", "Shape", "Slot", "as_args", "as_object", "inputs_of", "slot"]
+
+_NAMED = frozenset({"args", "kwargs"})
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -177,3 +179,10 @@ def as_args(payload: Any) -> list[Any]:
 def as_object(payload: Any) -> dict[str, Any]:
     """A payload where an object is wanted: an object as it is, anything else under `args`."""
     return dict(payload) if isinstance(payload, Mapping) else {"args": as_args(payload)}
+
+
+def inputs_of(payload: Any) -> Any:
+    """Arguments that all have names, by name; those of other ways in as an object."""
+    if isinstance(payload, Mapping) and payload.keys() <= _NAMED and not payload.get("args"):
+        return payload.get("kwargs", {})
+    return as_object(payload)

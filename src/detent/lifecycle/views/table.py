@@ -81,17 +81,17 @@ class Field(msgspec.Struct, frozen=True):
 
     def value(self, job: Job) -> Value | None:
         """What this job shows here, or `None` when the field is absent."""
-        found: Value | None = None
-        if self.take is None:
+        take, found = self.take, None
+        if take is None:
             found = getattr(job, self.source)
             if found is None:
                 # Most fields of most jobs: to look at the value costs less than the condition.
                 return None
-        if not self.when.holds(job):
+        if self.when is not IF_SET and not self.when.holds(job):
             return None
-        if self.take is not None:
-            found = self.take(job)
-        return found // self.divisor if isinstance(found, int) else found
+        if take is not None:
+            found = take(job)
+        return found if self.divisor == 1 else _shared(found, self.divisor)
 
 
 class Extension(msgspec.Struct, frozen=True):
@@ -129,18 +129,27 @@ class View(msgspec.Struct, frozen=True):
 
     def show(self, job: Job) -> Shown:
         """The job in the words of this document."""
-        found = ((field.name, field.value(job)) for field in self.fields)
-        fields = {name: value for name, value in found if value is not None}
+        fields: dict[str, Value] = {}
+        for field in self.fields:
+            value = field.value(job)
+            if value is not None:
+                fields[field.name] = value
         return Shown(self.word(job), fields)
 
     def word(self, job: Job) -> str:
         """What this document calls the state of the job."""
-        return next(
-            row.word for row in self.words if job.state in row.states and row.when.holds(job)
-        )
+        state = job.state
+        for row in self.words:
+            if state in row.states and (row.when is ALWAYS or row.when.holds(job)):
+                return row.word
+        raise LookupError(state)
 
     def allows(self, source: str | None, target: str, job: Job) -> bool:
         """Whether readers may see this: nothing moved, a move of the document, or an extension."""
         if source == target or (source, target) in self.moves:
             return True
         return any(extension.covers(source, target, job) for extension in self.extensions)
+
+
+def _shared(value: Value | None, divisor: int) -> Value | None:
+    return value // divisor if isinstance(value, int) else value

@@ -77,6 +77,10 @@ def settle(end: asyncio.Future[Ended], ended: Ended) -> None:
         end.set_result(ended)
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 class Run:
     """One attempt at one job, as it is handed to an executor.
 
@@ -97,6 +101,8 @@ class Run:
         self.signature = signature
         self.opened = opened
         self.around = around or Arounds()
+        self.begun: Callable[[], None] = _nothing
+        """Called when there is a place for the handler, just before that is called itself."""
 
     def __repr__(self) -> str:
         return f"<Run {self.ctx.job_id} attempt {self.ctx.attempt}>"

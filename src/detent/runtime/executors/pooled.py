@@ -70,6 +70,8 @@ class Pooled:
         self._pipes = [Pipe(voice.hear) for voice in self._voices]
         self._dumps = Pipe(self._hear_dump)
         self._lifeline = os.pipe()
+        self._reading: asyncio.Future[None] = loop.create_future()
+        self._reading.set_result(None)
 
     @property
     def pid(self) -> int:
@@ -110,6 +112,7 @@ class Pooled:
         for voice in self._voices:
             voice.begin(run.ctx)
         try:
+            run.begun()
             self._send(begin_of(run, memory))
             if run.ctx.cancelled:
                 self.halt()
@@ -138,9 +141,16 @@ class Pooled:
         await self.force()
 
     async def force(self) -> None:
-        """End it at once."""
+        """End it at once, and hang up."""
         self._signal(signal.SIGKILL)
         await asyncio.wait([self._gone])
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        """Hear its last words and close the channel, whoever else it has left there."""
+        await asyncio.wait([self._reading], timeout=_LAST_WORDS_S)
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
 
     async def leave(self) -> None:
         """Let it end as programs do, if it does so in time."""

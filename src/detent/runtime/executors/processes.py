@@ -180,8 +180,7 @@ class ProcessExecutor:
         return is_fat or is_old or process.jobs >= pool.jobs_max
 
     def _retire(self, process: Pooled) -> None:
-        if not process.is_gone:
-            self._kept(process.leave())
+        self._kept(process.hang_up() if process.is_gone else process.leave())
 
     def _kept(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that `close` waits for: no process is left to itself."""

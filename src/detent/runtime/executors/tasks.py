@@ -34,9 +34,15 @@ class AsyncExecutor:
 
     def start(self, run: Run, end: Callable[[Ended], None]) -> None:
         """Run it in a task of its own, and tell once how it ended: `run` without a second task."""
+        run.begun()
         task = asyncio.get_running_loop().create_task(_handled(run))
         self._tasks[run], self._ends[run] = task, end
         task.add_done_callback(partial(self._done, run))
+
+    def is_current(self, run: Run) -> bool:
+        """Whether its task is the one that runs at this moment; asked from another thread."""
+        task = self._tasks.get(run)
+        return task is not None and asyncio.current_task(task.get_loop()) is task
 
     async def run(self, run: Run) -> Ended:
         """The same, awaited."""

@@ -97,6 +97,7 @@ class ThreadExecutor:
         inner, outer = run.around.sync_ones(), run.around.async_ones()
         ended: Ended = Returned(None)
         async with self._free:
+            run.begun()
             with captured(run.ctx):
                 try:
                     call = run.call()

@@ -73,6 +73,11 @@ class ProcessBody:
         return self._program.suspendable or self._program.freezes
 
     @property
+    def resumable(self) -> bool:
+        """Whether it can say where it stands, for the one after it."""
+        return self._program.resumable
+
+    @property
     def fault(self) -> ChannelBroken | None:
         """What was wrong with its channel, if anything was."""
         return None if self._talk is None else self._talk.fault
@@ -150,6 +155,10 @@ class ProcessBody:
             signal_session(leader.pid, signal.SIGCONT)
         elif leader is not None:
             await self._spoken().ask("resume", "awake")
+
+    async def pause(self) -> str:
+        """Ask it where it stands; it answers when nothing is in flight."""
+        return str((await self._spoken().ask("pause", "paused")).get("token", ""))
 
     async def probe(self) -> bool:
         """Whether it answers on its channel; one that never joined can only be seen to live."""

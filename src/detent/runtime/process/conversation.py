@@ -82,7 +82,7 @@ class Conversation:
                 self.has_joined, self.dumps = True, message.get("dumps") is True
             case "ready":
                 self._ready.set()
-            case "quiet" | "awake" | "well" as kind:
+            case "quiet" | "awake" | "well" | "paused" as kind:
                 self._answered(kind, message)
             case "status" if isinstance(message.get("done"), int):
                 self.done = message["done"]

@@ -58,7 +58,9 @@ class Runtime:
         """What a command answers; its failure is a coded error."""
         process = await self._start(words, env)
         try:
-            out, err = await asyncio.wait_for(process.communicate(), limit_s)
+            # Not `wait_for`: in Python 3.11 that may swallow the cancel of whoever polls.
+            async with asyncio.timeout(limit_s):
+                out, err = await process.communicate()
         except TimeoutError as error:
             raise self._failed(words, f"no answer within {limit_s:g} s") from error
         finally:

@@ -27,7 +27,7 @@ from detent.runtime.supervisor.recovery import Remains, recover
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.spec import KEEPER, OnKilled, Spec, StartRate
 from detent.runtime.supervisor.starting import build, launch
-from detent.runtime.supervisor.stopping import stop
+from detent.runtime.supervisor.stopping import stop, tried
 from detent.runtime.supervisor.strategy import Strategy, is_restarted
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
@@ -88,6 +88,10 @@ class Core:
         self._ended: asyncio.Event = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._deadline = 0.0
+        self._unwritten: set[Live] = set()
+        """Those of which nothing is left but an end that the journal does not take."""
+        self.is_forced = False
+        """Whether stopping took longer than it may, so that all were killed."""
         self._shorter = asyncio.Event()
         for spec in specs:
             self.admit(spec)
@@ -198,13 +202,24 @@ class Core:
         return live
 
     async def stop_live(self, live: Live, grace_s: float, cause: Cause = Cause.REQUESTED) -> None:
-        """Stop it even if that cannot be written down at once: it is tried until it can."""
-        while not live.done.done():
+        """Stop it even if that cannot be written down: it is tried until it can, or is over.
+
+        Meanwhile it is asked all the same: a drain that nobody wrote down harms no job, and a kill
+        after a grace that it has not heard of would.
+        """
+        ending: asyncio.Task[Exit] | None = None
+        while not live.done.done() and live not in self._unwritten:
             try:
                 await stop(live, self.tasks, grace_s, cause=cause)
             except BadJournal as error:
-                _LOG.error("the stop of %s cannot be written down yet: %s", live.id, error)
-                await self.tree.clock.sleep(_RETRY_S)
+                if ending is None and live.exists.is_set():
+                    _LOG.error("the stop of %s cannot be written down yet: %s", live.id, error)
+                    ending = self.tasks.run(live.body.ended(), f"the end of {live.id}")
+                    await tried(live, live.body.ask(grace_s), "ask")
+                await done_within(self.tree.clock, _RETRY_S, live.done)
+                if ending is not None and ending.done() and not self.is_open:
+                    _LOG.error("%s has ended; the next supervisor will write that down", live.id)
+                    self._unwritten.add(live)
 
     # --- what starting tells us ---------------------------------------------------------------
 
@@ -215,6 +230,7 @@ class Core:
     def has_begun(self, slot: Slot, live: Live) -> None:
         """It is ready: from now on it is looked after."""
         self.tree.count("workers_started_total", type=slot.spec.kind)
+        slot.forget_token()
         self._care.take(slot, live)
 
     def has_ended(self, slot: Slot, live: Live) -> None:
@@ -318,6 +334,7 @@ class Core:
             shorter.cancel()
             self._shorter.clear()
         if not stopping.done():
+            self.is_forced = True
             await self._force_all(stopping)
         await self.tasks.close()
         self._close()
@@ -325,8 +342,8 @@ class Core:
     async def _stop_in_order(self) -> None:
         """Siblings that build on each other go one by one; independent ones drain side by side."""
         order = {slot: place for place, slot in enumerate(self.slots.values())}
-        while self.lives:
-            latest = sorted(self.lives.items(), key=lambda one: -order.get(one[1], len(order)))
+        while lives := [one for one in self.lives.items() if one[0] not in self._unwritten]:
+            latest = sorted(lives, key=lambda one: -order.get(one[1], len(order)))
             if self.is_group:
                 latest = latest[:1]
             # Whoever serves the others is there until they are gone.

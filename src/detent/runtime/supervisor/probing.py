@@ -51,7 +51,7 @@ async def keep_probing(core: Core, slot: Slot, live: Live, probe: Probe) -> None
             _tell(live, Health.HEALTHY)
         elif bad >= probe.failures:
             _tell(live, Health.UNHEALTHY)
-            await _act(core, slot, live, probe)
+            await _act(core, slot, live, probe, bad)
 
 
 def _tell(live: Live, health: Health) -> None:
@@ -59,11 +59,12 @@ def _tell(live: Live, health: Health) -> None:
         live.tree.count("probe_changes_total", health=health)
 
 
-async def _act(core: Core, slot: Slot, live: Live, probe: Probe) -> None:
+async def _act(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> None:
     """A host without air makes everybody look sick: only so many are restarted for it at once."""
     if probe.on_sick is not OnSick.NONE:
         _LOG.error("%s of %s is unhealthy", live.id, slot.path)
-    if probe.on_sick is not OnSick.RESTART or live.state is not WorkerState.RUNNING:
+    is_hopeless = probe.on_sick is OnSick.RESTART and bad >= probe.hopeless
+    if not is_hopeless or live.state is not WorkerState.RUNNING:
         return
     if core.tree.sick_slots <= 0:
         core.tree.count("probe_restarts_held_total")

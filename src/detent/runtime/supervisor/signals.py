@@ -23,10 +23,11 @@ from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["Act", "Reason", "Rules", "Signals", "Taps"]
+__all__ = ["STACKS_S", "Act", "Reason", "Rules", "Signals", "Taps"]
 
 _LOG = logging.getLogger("detent.supervisor")
-_STACKS_S: Final = 2.0
+STACKS_S: Final = 2.0
+"""How long an end may take before it is shown where everything stands."""
 _FORCE_S: Final = 5.0
 """How long the killing of all workers may take before the process exits without more ado."""
 _FORCED: Final = 1
@@ -52,7 +53,8 @@ class Act(StrEnum):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """How many signals force the end; 0 never does. A pause longer than `gap_s` counts anew.
+    """How many signals force the end; 0 never does. A pause longer than `gap_s` counts anew, but
+    not once the end was asked for: from then on every further signal counts.
 
     Without `cancel_on_interrupt` an interrupt only counts; it is for programs that use Ctrl-C for
     something else.
@@ -74,7 +76,8 @@ class Taps:
 
     def tap(self, number: int, now: float) -> Act:
         """What this signal calls for, at this moment of the monotonic clock."""
-        if self._last is not None and now - self._last > self.rules.gap_s:
+        is_late = self._last is not None and now - self._last > self.rules.gap_s
+        if is_late and not self.is_cancelled:
             self._count = 0
         self._last = now
         self._count += 1
@@ -171,7 +174,7 @@ class Signals:
             work.result()
         return not work.cancelled()
 
-    async def shut_down(self, doing: Awaitable[None], stacks_s: float = _STACKS_S) -> None:
+    async def shut_down(self, doing: Awaitable[None], stacks_s: float = STACKS_S) -> None:
         """Await the end of everything, then the hooks; what takes long is shown where it stands."""
         ending = asyncio.ensure_future(doing)
         if not await done_within(self.clock, stacks_s, ending):
@@ -200,6 +203,7 @@ class Signals:
             return
         try:
             await self._reload()
+            _LOG.info("reloaded")
         except DetentError as error:
             _LOG.error("the new settings are not used: %s", error)
         except Exception:

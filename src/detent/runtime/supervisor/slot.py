@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from detent.errors import DetentError, StartFailed
+from detent.errors import BadJournal, DetentError, StartFailed
 from detent.lifecycle.worker import Birth, Instance
 from detent.runtime.supervisor.body import Body, Born, Handover
 from detent.runtime.supervisor.entries import SlotRow
@@ -18,6 +19,8 @@ from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.tree import Tree
 
 __all__ = ["Slot"]
+
+_LOG = logging.getLogger("detent.supervisor")
 
 
 class Unmade(FunctionBody):
@@ -85,6 +88,15 @@ class Slot:
             resume_token=row.resume_token,
             suspended=row.suspended,
         )
+
+    def forget_token(self) -> None:
+        """Whoever was told where to go on is ready: from here on it stands elsewhere."""
+        if self.row.resume_token is None:
+            return
+        try:
+            self.keep(resume_token=None)
+        except BadJournal as error:
+            _LOG.error("the token of %s stays for the next one: %s", self.path, error)
 
     def keep(self, **changes: object) -> None:
         """Change what outlives instances and supervisors, on disk first."""

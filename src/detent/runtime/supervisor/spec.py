@@ -48,17 +48,21 @@ class OnSick(StrEnum):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """How often a worker is asked whether it is well, and how many answers count."""
+    """How often a worker is asked whether it is well, and how many answers count.
+
+    `hopeless` is how many bad ones in a row make a restart, where that is more than make it sick.
+    """
 
     interval_s: float = 10.0
     timeout_s: float = 1.0
     failures: int = 3
+    hopeless: int = 1
     successes: int = 1
     on_sick: OnSick = OnSick.ALERT
     enabled: bool = True
 
     def __post_init__(self) -> None:
-        for field in ("interval_s", "timeout_s", "failures", "successes"):
+        for field in ("interval_s", "timeout_s", "failures", "hopeless", "successes"):
             need(getattr(self, field) > 0, f"probe.{field}", "must be more than 0")
 
 

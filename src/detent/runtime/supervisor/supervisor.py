@@ -15,6 +15,7 @@ from detent.lifecycle.worker import Cause, Health, WorkerState
 from detent.runtime.supervisor.core import Core
 from detent.runtime.supervisor.events import Change, follow
 from detent.runtime.supervisor.instance import After, Live
+from detent.runtime.supervisor.pausing import take_token
 from detent.runtime.supervisor.probing import is_well
 from detent.runtime.supervisor.recycling import swap
 from detent.runtime.supervisor.slot import Slot
@@ -97,6 +98,12 @@ class Supervisor(Core):
         """Let it go on."""
         _, slot = self.find(name)
         await resume(slot, self._live(slot), by=by)
+
+    async def pause(self, name: str, within_s: float = SUSPEND_S, *, by: By | None = None) -> None:
+        """End it where it stands; `start_slot` goes on from there, in a new instance."""
+        core, slot = self.find(name)
+        await take_token(slot, self._live(slot), within_s)
+        await core.stop_slot(slot.name, by=by)
 
     def reset(self, name: str) -> None:
         """Close its breaker and forget its backoff: the fault is mended."""

@@ -31,6 +31,8 @@ class Counts:
         self.loop_at = 0
         self.turned = time.monotonic()
         """When the handlers' loop was last seen to turn."""
+        self.is_stalled = False
+        """Whether a handler has held that loop up for longer than is borne."""
         self.is_hopeless = False
         """Whether that loop is held up by a run that cannot be stopped."""
 

@@ -22,6 +22,7 @@ from detent.runtime.executors.means import Kind
 from detent.runtime.reporting import Report, Reporter
 from detent.runtime.running import Flight, Runner, Step
 from detent.runtime.worker.beginning import Unbegun, may_return
+from detent.runtime.worker.company import Company
 from detent.runtime.worker.counting import STUCK_S, Counts
 from detent.runtime.worker.wishing import Wish, Wishes
 from detent.stores.api import Claimed, Key
@@ -59,6 +60,7 @@ class Desk:
         self._store = runner.engine.store
         self._put: Callable[[Flight], None] = lambda _: None
         self.unbegun = Unbegun()
+        self.company = Company(self.flights, self.abandoned)
         self._ended: list[Report] = []
         self._turns: set[asyncio.Task[None]] = set()
         self._waiting: asyncio.Task[None] | None = None
@@ -94,6 +96,7 @@ class Desk:
             if self.flights.get(flight.key) is flight:
                 del self.flights[flight.key]
                 self._vacate(flight, is_abandoned=_is_abandoned(report))
+                self.company.goes(flight)
                 self._ended.append(report)
                 if flight.fault is not None:
                     self._mind(flight.fault)
@@ -145,7 +148,8 @@ class Desk:
         elif self._is_stuck and not is_stuck:
             self._wet()
         self._is_stuck = is_stuck
-        self.counts.is_hopeless = is_stuck and any(map(_is_hopeless, self.flights.values()))
+        is_given_up = self.counts.is_stalled or any(map(_is_hopeless, self.flights.values()))
+        self.counts.is_hopeless = is_stuck and is_given_up
 
     def _returned(self, flight: Flight) -> Report:
         return Report(flight, Stopped(Rung.INTERRUPTED), self._reporter.parting(flight))
@@ -235,6 +239,7 @@ class Desk:
         if self.is_lapsed:
             return
         self.flights[flight.key] = flight
+        self.company.comes(flight)
         if self.is_claiming or not may_return(flight.stored):
             self.unbegun.add(flight)
             self._put(flight)

@@ -38,7 +38,8 @@ class Leaving:
         self.state, self._desk.is_claiming = "stopping", False
         self.hasten(grace_s, last_s)
         desk = self._desk
-        if not await desk.until(lambda: not desk.flights, lambda: self._stop_at or 0.0):
+        await desk.until(self._is_enough, lambda: self._stop_at or 0.0)
+        if desk.flights:
             await self._give_back()
         stuck = self._part()
         await desk.until(lambda: desk.is_idle, _in(FILE_S))
@@ -84,6 +85,10 @@ class Leaving:
         if self.state == "quiet":
             self.state = "working"
             self._desk.claim()
+
+    def _is_enough(self) -> bool:
+        """Whether there is nothing to wait for: where the loop is held up nobody finishes."""
+        return not self._desk.flights or self._desk.counts.is_hopeless
 
     async def _give_back(self) -> None:
         """Stop those that are left. Their ends are collected, so that one commit has them all."""

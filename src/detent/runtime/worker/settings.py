@@ -12,6 +12,7 @@ from detent.stores.api import Fair
 __all__ = ["SLOTS_MAX", "Running", "Settings", "Status"]
 
 SLOTS_MAX = 10_000
+STALL_S_MIN = 5.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,7 +21,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Queues are served from left to right, or with `fair` in turn; tenants always in turn. `slots` is
     how many jobs run at once, `sync_slots` how many of them in threads and processes. `types` of
     `None` are all that there are handlers for. `grace_s` is how long a run that was called off has
-    until it is interrupted, and again until it is killed, unless its type says otherwise.
+    until it is interrupted, and again until it is killed, unless its type says otherwise. `stall_s`
+    is how long a coroutine may hold up the loop of all before it is given up; `None` is for ever.
     """
 
     queues: tuple[str, ...] = ("default",)
@@ -30,12 +32,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tenants: tuple[str, ...] = ("",)
     fair: Fair | None = None
     grace_s: float = CANCEL_GRACE_US / 1_000_000
+    stall_s: float | None = 60.0
 
     def __post_init__(self) -> None:
         for option in ("slots", "sync_slots"):
             if not 1 <= getattr(self, option) <= SLOTS_MAX:
                 why = f"{option} is how many jobs run at once: from 1 to {SLOTS_MAX}"
                 raise BadOption(why, option=option, value=getattr(self, option))
+        if self.stall_s is not None and not self.stall_s >= STALL_S_MIN:
+            why = f"stall_s is {STALL_S_MIN:g} s or more: less may be a busy machine"
+            raise BadOption(why, option="stall_s", value=self.stall_s)
         for option in ("queues", "tenants"):
             if not getattr(self, option):
                 raise BadOption(f"A worker without {option} has nothing to do", option=option)

@@ -20,12 +20,10 @@ from detent.runtime.worker.desk import Desk
 from detent.runtime.worker.floor import Floor
 from detent.runtime.worker.leaving import STOP_S, Leaving
 from detent.runtime.worker.settings import Running, Settings, Status
+from detent.runtime.worker.stalling import PULSE_S, Stalling
 from detent.runtime.worker.wishing import Wishes
 
 __all__ = ["Worker"]
-
-PULSE_S = 1.0
-"""How often the handlers' loop is asked whether it still turns."""
 
 
 class Worker:
@@ -44,6 +42,7 @@ class Worker:
         self._floor: Floor | None = None
         self._watching = Watching(runner, self._desk.flights, self._call, settings.grace_s)
         self._leaving = Leaving(self._desk, self._watching, self._reporter)
+        self._stalling = Stalling(self._desk, self._reporter, settings.stall_s)
 
     async def run(self) -> None:
         """Work, until it is stopped; `InstanceLost` if it was declared lost."""
@@ -79,6 +78,10 @@ class Worker:
     async def resume(self) -> None:
         """Accept jobs again."""
         await self._bridge.reach(_called(self._leaving.resume))
+
+    def on_company(self, tell: Callable[[bool], None]) -> None:
+        """Tell that, before it begins, when jobs that run apart get company in here or lose it."""
+        self._desk.company.tell = tell
 
     def cancel(self, job_id: str) -> None:
         """This job was called off: look at once. Any thread may say so."""
@@ -121,6 +124,7 @@ class Worker:
         while self._floor is not None:
             self._floor.ping(self._turned)
             await asyncio.sleep(PULSE_S)
+            self._stalling.look()
             self._desk.mind_the_loop()
 
     def _turned(self) -> None:

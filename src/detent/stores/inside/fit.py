@@ -7,7 +7,7 @@ from itertools import chain
 
 from detent.errors import UnfitUnit
 from detent.stores.bounds import need_size
-from detent.stores.shapes import Unit
+from detent.stores.shapes import RECORDS_MAX, Unit
 
 __all__ = ["need_end_only", "need_new_only"]
 
@@ -23,7 +23,7 @@ def need_end_only(unit: Unit) -> None:
 
 
 def _need(unit: Unit, taken: str, *reasons: Iterator[str]) -> None:
-    need_size((unit,), None)
+    need_size((unit,), None, alone=RECORDS_MAX)
     why = next(chain.from_iterable(reasons), None)
     if why is not None:
         told = f"{why}; inside a transaction of your own {taken}, hand the rest to the store itself"

@@ -2,55 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from msgspec.structs import replace
 
+from detent.errors import StoreClosed
 from detent.lifecycle import job as j
-from detent.lifecycle.job import JobState
 from detent.stores import api, flows, limits
-from detent.stores.api import Stored, Want, key_of
+from detent.stores.api import LimitKind, Stored, Want, key_of
+from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.fences import is_alive
 from detent.stores.legal import is_grantable
-from detent.stores.limits import FRESH, Used
 from detent.stores.memory.tables import Named, Tables
 from detent.stores.memory.units import Units
 
 __all__ = ["Claims"]
 
 
-class Claims:
-    """Grants wishes."""
+class Claims(Units):
+    """Commits units and grants wishes."""
 
-    def __init__(self, tables: Tables, units: Units) -> None:
-        self._tables = tables
-        self._units = units
+    def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._is_open = False
 
-    def claim(self, want: Want, now: int) -> api.Claimed:
-        row = self._tables.worker_lease(want.holder)
+    def _check(self, now: int | None = None, rows: Sequence[object] = ()) -> Tables:
+        """All there is; if the store is open, the caller's clock is right and rows can be kept."""
+        if not self._is_open:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        if now is not None:
+            need_time(now, self._clock())
+        need_storable(rows)
+        return self._all
+
+    async def step(
+        self, units: Sequence[api.Unit], *, now: int, want: Want | None = None
+    ) -> api.Stepped:
+        self._check(now)
+        need_size(units, want)
+        outcomes = tuple(self._commit(unit, now) for unit in units)
+        seen = self._all.bell.rung
+        claimed = api.Claimed() if want is None else replace(self._claim(want, now), seen=seen)
+        return api.Stepped(outcomes, claimed)
+
+    def _claim(self, want: Want, now: int) -> api.Claimed:
         if not is_grantable(want):
             return api.Claimed()
-        if not want.wire and not is_alive(row, now):
+        if not want.wire and not is_alive(self._all.worker_lease(want.holder), now):
             return api.Claimed(lost=True)
         again = self._claimed_before(want)
-        if again:
-            return api.Claimed(tuple(one for one in again if one.job.tenant == want.tenant))
-        return self._grant(want, now)
+        mine = tuple(one for one in again if one.job.tenant == want.tenant)
+        return api.Claimed(mine) if again else self._grant(want, now)
 
-    def _claimed_before(self, want: Want) -> tuple[Stored, ...]:
+    def _claimed_before(self, want: Want) -> list[Stored]:
         """The reply to this very wish was lost: the jobs that hold its leases are the answer.
 
         Those of another tenant are none of its business, but their leases are given away.
         """
-        order = {lease: number for number, lease in enumerate(want.leases)}
-        held = [
-            (order[stored.job.lease], stored)
-            for stored in self._tables.jobs.values()
-            if stored.job.lease in order and stored.job.holder == want.holder
-        ]
-        return tuple(stored for _, stored in sorted(held, key=lambda one: one[0]))
+        held = [one for one in self._all.jobs.values() if one.job.holder == want.holder]
+        by_lease = {one.job.lease: one for one in held}
+        return [by_lease[lease] for lease in want.leases if lease in by_lease]
 
     def _grant(self, want: Want, now: int) -> api.Claimed:
-        """One job after the other, each the best of those that are left."""
-        left = [one for one in self._tables.jobs.values() if self._fits(one, want)]
+        left = [one for one in self._all.jobs.values() if self._fits(one, want)]
         granted: list[Stored] = []
         moved: list[flows.Moved] = []
         kept_back: list[Stored] = []
@@ -65,7 +80,7 @@ class Claims:
                 continue
             granted.append(self._take(stored, answer, want, now))
             moved.append((stored.job, answer.job))
-        self._units.follow(flows.changes_of(moved), [], now, want.command_id)
+        self._follow(flows.changes_of(moved), [], now, want.command_id)
         is_short = len(granted) < len(want.leases)
         free = [self._free_at(one, now) for one in kept_back if is_short]
         at = min((at for at in free if at is not None), default=None)
@@ -74,7 +89,7 @@ class Claims:
     def _fits(self, stored: Stored, want: Want) -> bool:
         job = stored.job
         return (
-            job.state is JobState.AVAILABLE
+            job.state is j.JobState.AVAILABLE
             and job.tenant == want.tenant
             and job.queue in want.queues
             and (want.types is None or stored.body.type in want.types)
@@ -83,10 +98,9 @@ class Claims:
 
     def _turn(self, stored: Stored, want: Want) -> tuple[int, int, int, int, str]:
         """Whoever was served longest ago, if that counts; then queue, priority, place and id."""
-        job, served = stored.job, 0
+        job = stored.job
+        served = self._all.served.get(self._server(stored, want), 0) if want.fair else 0
         queue = 0 if want.fair else want.queues.index(job.queue)
-        if want.fair:
-            served = self._tables.served.get(self._server(stored, want), 0)
         return served, queue, -job.priority, job.place or 0, job.id
 
     def _server(self, stored: Stored, want: Want) -> Named:
@@ -95,38 +109,39 @@ class Claims:
 
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         """What the lifecycle says to a claim; whatever it refuses is passed over."""
-        row, gate = self._tables.worker_lease(want.holder), self._tables.gate_of(stored)
-        ctx = j.Context(want.by, want.command_id, lease=row, gate=gate)
-        command = j.Dispatch if want.push else j.Claim
-        asked = command(lease, want.holder, want.wire, want.lease_us)
-        return j.decide(stored.job, asked, now, ctx)
+        row, gate = self._all.worker_lease(want.holder), self._all.gate_of(stored)
+        asked = j.Dispatch if want.push else j.Claim
+        command = asked(lease, want.holder, want.wire, want.lease_us)
+        return j.decide(
+            stored.job, command, now, j.Context(want.by, want.command_id, lease=row, gate=gate)
+        )
 
     def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
-        for one in self._limits_of(stored):
-            limit, used, _ = self._use(one)
-            self._tables.used[one] = limits.spent(limit, used, 1, now)
+        for name in self._limits_of(stored):
+            limit, used, _ = self._use(name)
+            self._all.used[name] = limits.spent(limit, used, 1, now)
         if want.fair:
-            latest = max(self._tables.served.values(), default=0)
-            self._tables.served[self._server(stored, want)] = max(now, latest + 1)
+            latest = max(self._all.served.values(), default=0)
+            self._all.served[self._server(stored, want)] = max(now, latest + 1)
         taken = replace(stored, job=answer.job, wake_at=j.next_wake(answer.job, now))
-        self._tables.jobs[key_of(answer.job)] = taken
-        self._units.after_write(stored.job, answer.job, answer.events, now)
+        self._all.jobs[key_of(answer.job)] = taken
+        self._after_write(stored.job, answer.job, answer.events, now)
         return taken
 
     def _limits_of(self, stored: Stored) -> list[Named]:
         """The limits that the job stands under."""
-        queue = (stored.job.tenant, api.LimitKind.QUEUE, stored.job.queue)
-        key = (stored.job.tenant, api.LimitKind.KEY, stored.body.key or "")
-        return [one for one in (queue, key) if one in self._tables.limits and one[2]]
+        queue = (stored.job.tenant, LimitKind.QUEUE, stored.job.queue)
+        key = (stored.job.tenant, LimitKind.KEY, stored.body.key or "")
+        return [name for name in (queue, key) if name in self._all.limits and name[2]]
 
-    def limited(self, name: Named) -> api.Limited:
-        """The limit of that name and how much of it is used."""
-        jobs = self._tables.jobs.values()
-        held = [one for one in jobs if one.job.lease is not None and name in self._limits_of(one)]
-        return api.Limited(self._tables.limits[name], len(held), self._tables.used.get(name, FRESH))
+    def _limited(self, name: Named) -> api.Limited:
+        """The limit of that name, what has started under it, and how many jobs are in hands."""
+        held = [one for one in self._all.jobs.values() if one.job.lease is not None]
+        active = sum(name in self._limits_of(one) for one in held)
+        return api.Limited(self._all.limits[name], active, self._all.used.get(name, limits.FRESH))
 
-    def _use(self, name: Named) -> tuple[limits.Limit, Used, int]:
-        found = self.limited(name)
+    def _use(self, name: Named) -> tuple[limits.Limit, limits.Used, int]:
+        found = self._limited(name)
         return found.row.limit or limits.Limit(), found.used, found.active
 
     def _full(self, stored: Stored, now: int) -> list[Named]:

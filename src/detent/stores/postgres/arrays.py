@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from msgspec.structs import astuple
@@ -10,19 +11,38 @@ from msgspec.structs import astuple
 from detent.lifecycle.event import Event
 from detent.stores.api import Key, Move, New
 from detent.stores.postgres.lanes import Lanes, lane_of
-from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row
+from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
 
 __all__ = [
+    "FRESH",
     "asides_of",
     "columns",
     "events_of",
+    "fresh_of",
+    "lone_of",
     "moves_of",
     "news_of",
     "no_asides",
     "no_events",
     "recorded",
+    "reports_of",
 ]
 
+_ENQUEUED: Final = (
+    *("tenant", "id", "state", "profile", "queue", "priority", "delivery", "allowed"),
+    *("losses_allowed", "created_at", "place", "held", "run_at", "expires_at", "available_us"),
+    *("pending_us", "active_us", "rerun_of"),
+)
+_enqueued_row: Final = attrgetter(*_ENQUEUED)
+FRESH: Final = (
+    *("at" if name == "created_at" else name for name in _ENQUEUED),
+    *("wake_at", "lane", "type", "payload", "meta", "tags", "retry", "schema", "key"),
+    *("actor", "actor_id", "command_id", "rest"),
+)
+"""What is told about a fresh job."""
+_ended_row: Final = attrgetter(
+    *("ended_at", "cause", "failures", "losses", "handed_back", "run_at", "returned_by", "delay_us")
+)
 _FAILURE: Final = tuple(
     f"failure_{name}"
     for name in (
@@ -70,24 +90,63 @@ def events_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     return {"events": rows}
 
 
+def reports_of(moves: Sequence[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
+    """Moves that are reports, with their numbers, in the order in which their rows are locked."""
+    rows = [_report_row(*one) for one in moves]
+    rows.sort(key=itemgetter(1, 2))
+    return {"reports": rows}
+
+
+def _report_row(number: int, move: Move) -> tuple[Any, ...]:
+    job, event = move.job, astuple(move.events[0])
+    at, name, source, target, actor, actor_id, command_id = event[3:10]
+    how = (at, name, source, target, actor, actor_id, command_id, rest_of(event))
+    brings = (move.wake_at, move.result is not None, move.failure is not None)
+    return (number, job.tenant, job.id, move.version, move.lease, *how, *_ended_row(job), *brings)
+
+
 def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
-    """Results and errors, beside the numbers of the moves."""
-    results, failures = [], []
+    """Results, errors and log lines, beside the numbers of the moves."""
+    results, failures, lines = [], [], []
     for number, move in moves:
+        lines += [(number, line.at, line.level, line.text) for line in move.lines]
         if move.result is not None:
             results.append((number, move.result))
         if move.failure is not None:
             failures.append((number, *astuple(move.failure)))
-    return {**columns(("result_numbers", "results"), results), **columns(_FAILURE, failures)}
+    return {
+        **columns(("result_numbers", "results"), results),
+        **columns(_FAILURE, failures),
+        **columns(("line_numbers", "line_ats", "line_levels", "line_texts"), lines),
+    }
+
+
+def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
+    """New jobs that are fresh, each with the number of its lane and its event."""
+    return {"fresh": [_fresh_row(new, lanes) for new in news], **_tags_of(news)}
+
+
+def lone_of(new: New, lanes: Lanes) -> dict[str, Any]:
+    """One new job that is fresh, value by value."""
+    return dict(zip(FRESH, _fresh_row(new, lanes), strict=True))
+
+
+def _fresh_row(new: New, lanes: Lanes) -> tuple[Any, ...]:
+    job, body, event = new.job, new.body, astuple(new.events[0])
+    mine = (*_enqueued_row(job), new.wake_at, lanes[lane_of(job, body)])
+    return (*mine, *body_row(body), *event[7:10], rest_of(event))
 
 
 def news_of(
     news: Sequence[New], lanes: Lanes, shut: Collection[Key] = ()
 ) -> dict[str, Sequence[Any]]:
     """New jobs, each with the number of its lane."""
+    return {"news": [_new_row(new, lanes, shut) for new in news], **_tags_of(news)}
+
+
+def _tags_of(news: Sequence[New]) -> dict[str, Sequence[Any]]:
     tags = [(new.job.tenant, tag, new.job.id) for new in news for tag in new.body.tags]
-    told = columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
-    return {"news": [_new_row(new, lanes, shut) for new in news], **told}
+    return columns(("tag_tenants", "tag_texts", "tag_ids"), tags)
 
 
 def _new_row(new: New, lanes: Lanes, shut: Collection[Key]) -> tuple[Any, ...]:
@@ -109,5 +168,5 @@ def no_events() -> dict[str, Sequence[Any]]:
 
 
 def no_asides() -> dict[str, Sequence[Any]]:
-    """For statements whose results and errors are written apart."""
+    """For statements whose results, errors and lines are written apart."""
     return asides_of(())

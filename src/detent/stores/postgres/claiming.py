@@ -9,21 +9,30 @@ workflows have a say, the statement takes nothing and `granting` asks them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle.event import By
 from detent.lifecycle.job import Lease
+from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
-from detent.stores.api import Claimed, Stored, Want
+from detent.stores.api import Claimed, Stored, Want, key_of
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.reading import get
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of"]
+__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of", "with_asides"]
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
+_ANSWERS: Final = 5
+"""How many columns answer the wish as a whole."""
+_ASIDES: Final = ("result", "failures", "note", "checkpoint")
 
 
 class _Holding(msgspec.Struct, frozen=True):
@@ -41,13 +50,16 @@ class Answer(msgspec.Struct, frozen=True):
     is_again: bool
     is_limited: bool
     needs_care: bool
+    has_missed: bool
     lanes: Sequence[int]
     """Where the jobs that it took stood, one by one."""
+    rich: Sequence[int]
+    """Which of them have something beside them that was not read."""
 
 
 def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """The wish as the parameters of a claim that looks behind these marks."""
-    spans = spans_of(want, now)
+    spans = spans_of(want)
     state, event = (
         (j.JobState.PENDING, j.JobEvent.DISPATCH)
         if want.push
@@ -85,21 +97,21 @@ def command_of(want: Want, lease: str) -> j.Claim | j.Dispatch:
     return command(lease, want.holder, want.wire, want.lease_us)
 
 
-def spans_of(want: Want, now: int) -> dict[str, int | None]:
+def spans_of(want: Want) -> dict[str, int | None]:
     """The profiles that may be claimed, and how long a lease on a job of each is."""
     wanted = PROFILES if want.profiles is None else [p for p in want.profiles if p in PROFILES]
-    spans: dict[str, int | None] = {}
-    for profile in wanted if want.leases else ():
-        ctx = j.Context(want.by, want.command_id, lease=_ALIVE)
-        answer = j.decide(_standing(profile, want), command_of(want, want.leases[0]), now, ctx)
-        if isinstance(answer, j.Accepted):
-            spans[profile] = answer.job.lease_us
-    return spans
+    how = (want.push, want.wire, want.lease_us, want.by.kind)
+    answers = {profile: _decided(profile, *how) for profile in wanted}
+    return {profile: job.lease_us for profile, job in answers.items() if job is not None}
 
 
-def _standing(profile: str, want: Want) -> j.Job:
-    """A job that stands for all of its profile which a claim can find."""
-    return j.Job(
+@lru_cache(maxsize=256)
+def _decided(
+    profile: str, push: bool, wire: bool, lease_us: int | None, actor: Actor
+) -> j.Job | None:
+    """A job that stands for all of its profile which a claim can find, after such a claim."""
+    delivery = Delivery.PUSH if push else Delivery.PULL
+    standing = j.Job(
         tenant="",
         id="any",
         version=1,
@@ -107,7 +119,7 @@ def _standing(profile: str, want: Want) -> j.Job:
         profile=profile,
         queue="any",
         priority=0,
-        delivery=Delivery.PUSH if want.push else Delivery.PULL,
+        delivery=delivery,
         allowed=1,
         losses_allowed=1,
         created_at=0,
@@ -117,15 +129,32 @@ def _standing(profile: str, want: Want) -> j.Job:
         enqueued_at=0,
         ready_at=0,
     )
+    command = j.Dispatch if push else j.Claim
+    ctx = j.Context(By(actor, "any"), "any", lease=_ALIVE)
+    answer = j.decide(standing, command("any", "any", wire, lease_us), 0, ctx)
+    return answer.job if isinstance(answer, j.Accepted) else None
 
 
 def read(rows: Sequence[Sequence[Any]], start: int) -> tuple[Answer, Claimed]:
     """What the statement answered, from rows whose answers begin at that column."""
-    answer = Answer(*rows[0][start : start + 5])
-    jobs = [row[start + 5 :] for row in rows]
-    return answer, Claimed(
-        tuple(stored_of(row) for row in jobs if row[0] is not None), lost=not answer.claims
-    )
+    number, lane, asides, job = range(start + _ANSWERS, start + _ANSWERS + 4)
+    taken = [row for row in rows if row[number] is not None]
+    taken.sort(key=itemgetter(number))
+    claims, is_again, is_limited, needs_care, has_missed = rows[0][start:number]
+    lanes, rich = [row[lane] for row in taken], [at for at, row in enumerate(taken) if row[asides]]
+    answer = Answer(claims, is_again, is_limited, needs_care, has_missed, lanes, rich)
+    return answer, Claimed(tuple(stored_of(row[job:]) for row in taken), lost=not claims)
+
+
+async def with_asides(connection: Connection, claimed: Claimed, rich: Sequence[int]) -> Claimed:
+    """The same jobs, these with what is kept beside them."""
+    jobs = list(claimed.jobs)
+    found = await get(connection, [key_of(jobs[at].job) for at in rich])
+    for at, one in zip(rich, found, strict=True):
+        if one is not None:
+            beside = {name: getattr(one, name) for name in _ASIDES}
+            jobs[at] = replace(jobs[at], **beside)
+    return replace(claimed, jobs=tuple(jobs))
 
 
 async def claimed_before(connection: Connection, want: Want) -> tuple[Stored, ...] | None:

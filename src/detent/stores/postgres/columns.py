@@ -26,6 +26,10 @@ EVENT: Final = (*Event.__struct_fields__[2:EVENT_END], "rest")
 """The columns that follow the key of the record."""
 
 
+_FIRST: Final = frozenset({"tenant", "id", "version", "last_at", "state", "lease_us"})
+"""What a claim returns before everything else."""
+
+
 def _of(alias: str, names: Iterable[Any]) -> str:
     return ", ".join(f"{alias}.{name}" for name in names)
 
@@ -34,6 +38,7 @@ WORDS: Final = {
     "job": ", ".join(JOB),
     "job_of_j": _of("j", JOB),
     "taken": _of("taken", JOB),
+    "claimed_more": _of("j", (name for name in JOB if name not in _FIRST)),
     "moving": ", ".join(MOVING),
     "moving_sets": ", ".join(f"{name} = told.{name}" for name in MOVING),
     "event_of_e": _of("e", ("tenant", "record", *EVENT)),

@@ -32,7 +32,8 @@ UNFIT: Final = (
     pg.DataError,
     pg.ProgramLimitExceededError,
     pg.RaiseError,
-    UnicodeEncodeError,
+    # What the driver or we cannot write down: a number too large, half a character, a NUL.
+    ValueError,
 )
 """Somebody handed in what the database does not take; everything else can still be committed."""
 _LOST: Final = (
@@ -73,8 +74,8 @@ def is_lost(error: BaseException) -> bool:
     """Whether the connection or its server is gone: the call may be made again on another."""
     if isinstance(error, TimeoutError):
         return False
-    if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, pg.DataError):
-        return True
+    if isinstance(error, asyncpg.InterfaceError):
+        return not isinstance(error, ValueError)
     return isinstance(error, _LOST)
 
 

@@ -65,6 +65,11 @@ class Flows:
         """The workflow of that key, as it is by now."""
         return self._flows.get(key)
 
+    @property
+    def known(self) -> dict[Key, Flow]:
+        """All of them, as they are by now."""
+        return dict(self._flows)
+
     def learn(self, known: dict[Key, Flow]) -> None:
         """More workflows, as they were read."""
         self._flows |= known

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Lease
+from detent.lifecycle.workflow import Flow
 from detent.stores import flows
 from detent.stores.api import Claimed, Key, Move, Stored, Want
 from detent.stores.fences import is_alive
@@ -30,6 +32,7 @@ __all__ = ["grant", "let_in", "lock"]
 
 FLIPS_MAX: Final = 1_000
 """How many jobs of steps that opened one transaction lets in."""
+NOTHING_LOCKED: Final[Mapping[Key, Flow]] = MappingProxyType({})
 _ROUNDS: Final = 3
 """How often a claim looks again when others were faster at what it had chosen."""
 
@@ -91,17 +94,26 @@ async def let_in(connection: Connection, of_tenant: str) -> bool:
     return False
 
 
-async def grant(connection: Connection, want: Want, now: int) -> Claimed:
-    """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    rows = await connection.fetch("workers_shared", workers=[want.holder])
-    alive = Lease(rows[0][1], bool(rows[0][2])) if rows else Lease(0, lost=True)
+async def grant(
+    connection: Connection, want: Want, now: int, locked: Mapping[Key, Flow] = NOTHING_LOCKED
+) -> Claimed:
+    """As many jobs as there are leases; the same wish again answers the jobs that hold them.
+
+    `locked` are workflows that this transaction has locked and knows already.
+    """
+    told = {"holder": want.holder, "leases": want.leases, "tenant": want.tenant}
+    row = await connection.fetch_row("standing", **told)
+    until, lost, is_again, is_flipping, is_limited = row or (None, None, False, False, False)
+    alive = Lease(0, lost=True) if until is None else Lease(until, bool(lost))
     if not want.wire and not is_alive(alive, now):
         return Claimed(lost=True)
-    again = await claimed_before(connection, want)
+    again = await claimed_before(connection, want) if is_again else None
     if again is not None:
         return Claimed(again)
-    await let_in(connection, want.tenant)
-    return await _Grant(connection, want, now, alive).granted()
+    if is_flipping:
+        await let_in(connection, want.tenant)
+        locked = NOTHING_LOCKED
+    return await _Grant(connection, want, now, alive).granted(locked, is_limited=is_limited)
 
 
 class _Grant:
@@ -118,16 +130,20 @@ class _Grant:
         self._heads: defaultdict[int, deque[_Head]] = defaultdict(deque)
         self._last: dict[int, _Head] = {}
         self._flows = Flows({})
+        self._locked = NOTHING_LOCKED
         self._shut: list[str] = []
         self._passed: set[str] = set()
         self._taken: list[Stored] = []
         self._moved: list[tuple[j.Job, Move]] = []
 
-    async def granted(self) -> Claimed:
+    async def granted(self, locked: Mapping[Key, Flow], *, is_limited: bool) -> Claimed:
         want = self._want
+        self._locked = locked
+        self._flows.learn(dict(locked))
         await self._ask_lanes()
         lanes = [one.lane for one in self._open.values()]
-        await self._quotas.ask(self._connection, lanes)
+        if is_limited:
+            await self._quotas.ask(self._connection, lanes)
         await self._turns.ask(self._connection, lanes)
         for _ in range(_ROUNDS):
             missing = len(want.leases) - len(self._taken)
@@ -154,7 +170,7 @@ class _Grant:
             tenant=want.tenant,
             queues=list(want.queues),
             delivery="push" if want.push else "pull",
-            profiles=list(spans_of(want, self._now)),
+            profiles=list(spans_of(want)),
             types=None if want.types is None else list(want.types),
         )
         for number, *names, queue_opened, type_opened in rows:
@@ -202,7 +218,7 @@ class _Grant:
                 chosen.append((walk.id, walk.number))
                 self._quotas.spend(lane)
                 self._turns.serve(lane)
-                if following := await self._first(walk.number):
+                if len(chosen) < missing and (following := await self._first(walk.number)):
                     heappush(walks, following)
         return chosen
 
@@ -283,13 +299,12 @@ class _Grant:
     async def _write(self) -> None:
         connection, want = self._connection, self._want
         if self._moved:
-            moves = [move for _, move in self._moved]
-            told = arrays.moves_of(enumerate(moves), {}, ())
-            told |= {**arrays.no_events(), **arrays.no_asides()}
-            await connection.fetch("move", **told, now=self._now)
-            events = [event for move in moves for event in move.events]
-            events += await self._follow()
-            await connection.fetch("record", **arrays.recorded(events))
+            moves = list(enumerate(move for _, move in self._moved))
+            told = {**arrays.moves_of(moves, {}, ()), **arrays.events_of(moves)}
+            await connection.fetch("move", **told, **arrays.no_asides(), now=self._now)
+            events = await self._follow()
+            if events:
+                await connection.fetch("record", **arrays.recorded(events))
         if self._shut:
             await connection.fetch("shut", tenant=want.tenant, ids=self._shut)
         await self._quotas.save(connection)
@@ -300,8 +315,9 @@ class _Grant:
         changes = flows.changes_of((job, move.job) for job, move in self._moved)
         if not changes:
             return []
-        keys: set[Key] = set(changes)
-        locked = Flows(await read_flows(self._connection, keys, lock=True))
+        known = {key: self._locked[key] for key in changes if key in self._locked}
+        unknown = set(changes) - set(known)
+        locked = Flows(known | await read_flows(self._connection, unknown, lock=True))
         events, _ = locked.follow(changes, [], self._now, self._want.command_id)
         await locked.save(self._connection)
         return events

@@ -290,21 +290,21 @@ class Judge:
         return same and in_time and head.job.state not in unique.states
 
 
-async def lock(connection: Connection, units: Sequence[Unit]) -> None:
+async def lock(connection: Connection, units: Sequence[Unit], *, is_alone: bool) -> None:
     """Everything that these units may have to wait for, in one order: nobody waits in a circle.
 
     Who wants the same fingerprint, key or small record waits here, so that of many exactly one
-    gets it.
+    gets it. Where a judge asks about all of them at once (`is_alone`), its questions lock the rest.
     """
     units = [unit for unit in units if is_storable(_names(unit))]
     wanted = [name for unit in units for name in _claims_of(unit)]
     if wanted:
         await connection.fetch("keys_locked", keys=[_lock_number(one) for one in wanted])
     jobs = {key_of(move.job) for unit in units for move in unit.moves}
-    if jobs:
+    if jobs and not is_alone:
         await connection.fetch("heads", **columns(("tenants", "ids"), jobs))
     keys = {key for unit in units for key in flow_keys(unit)}
-    if keys:
+    if keys and not is_alone:
         await connection.fetch("workflows_locked", **columns(("tenants", "ids"), keys))
 
 

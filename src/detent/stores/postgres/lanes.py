@@ -10,6 +10,7 @@ import msgspec
 
 from detent.lifecycle.job import Job
 from detent.stores.api import Body
+from detent.stores.legal import is_storable
 from detent.stores.postgres.connection import Connection
 
 __all__ = ["Lane", "Lanes", "lane_of", "numbers_of"]
@@ -46,11 +47,14 @@ class Lanes:
         self._numbers: dict[Lane, int] = {}
 
     def __getitem__(self, lane: Lane) -> int:
-        return self._numbers[lane]
+        number = self._numbers.get(lane)
+        if number is None:
+            raise ValueError(f"no lane can have these names: {lane!r}")
+        return number
 
     def unknown(self, lanes: Iterable[Lane]) -> set[Lane]:
         """Those whose numbers must be asked for."""
-        return {lane for lane in lanes if lane not in self._numbers}
+        return {lane for lane in lanes if lane not in self._numbers and is_storable(lane)}
 
     async def learn(self, connection: Connection, lanes: set[Lane]) -> None:
         """Ask for numbers, and make what is new, each in a short transaction of its own."""

@@ -13,6 +13,12 @@ __all__ = ["RARE_STATES", "fill"]
 RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
 """States that few jobs are in, whatever a queue has behind it."""
 
+_HOTTEST = (
+    ("available", JobEvent.CLAIM, "active"),
+    ("active", JobEvent.COMPLETE, "completed"),
+    (None, JobEvent.ENQUEUE, "available"),
+)
+"""The life of nearly every job."""
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
 _Triple = tuple[str | None, str, str | None]
 
@@ -36,8 +42,19 @@ def _lists() -> dict[str, str]:
         "{{job_ended}}": _words(sorted(ENDED)),
         "{{worker_states}}": _words(state.name for state in WORKER.states),
         "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
+        "{{hot_moves}}": "\n        OR ".join(_is(*triple) for triple in _HOTTEST),
         "{{moves}}": ",\n            ".join(f"'{move}'" for move in moves),
     }
+
+
+def _is(source: str | None, event: str, target: str) -> str:
+    """The condition of one move of a job that is declared, as its table is asked first."""
+    if (source, event, target) not in JOB.triples:
+        raise ValueError(f"no job moves from {source} to {target} by {event}")
+    asked = {"kind": JOB.name, "name": event, "target": target}
+    words = [f"{name} = {_words([word])}" for name, word in asked.items()]
+    come = "source IS NULL" if source is None else f"source = {_words([source])}"
+    return f"({' AND '.join([*words, come])})"
 
 
 def _ends(machine: Machine) -> str:

@@ -80,9 +80,14 @@ class Listener:
 
     async def _listen(self) -> None:
         self._lost.clear()
-        self._connection = await open_connection(self._address, self._address.listen_url)
-        self._connection.driver.add_termination_listener(lambda _: self._lost.set())
-        await self._connection.driver.add_listener(CHANNEL, self._hear)
+        connection = await open_connection(self._address, self._address.listen_url)
+        try:
+            connection.driver.add_termination_listener(lambda _: self._lost.set())
+            await connection.driver.add_listener(CHANNEL, self._hear)
+        except BaseException:
+            connection.drop()
+            raise
+        self._connection = connection
 
     def _hear(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
         if payload != self._name:

@@ -26,12 +26,15 @@ class Pool:
     """Runs operations, each on one connection, at most so many at a time.
 
     An operation whose connection is lost is run again on another, so it must be such that a second
-    run does no harm when the first was committed after all.
+    run does no harm when the first was committed after all. Each has patience of its own; with
+    `patience_s` they share that much from the moment at which the server went away, so that those
+    who come later are told at once.
     """
 
-    def __init__(self, address: Address, size: int, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, address: Address, size: int, patience_s: float | None = None) -> None:
         self._address = address
         self._patience_s = patience_s
+        self._away_at: float | None = None
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._closing = asyncio.Event()
@@ -56,14 +59,17 @@ class Pool:
     async def close(self) -> None:
         """Refuse what has not begun, wait for what has, then close every connection."""
         self._closing.set()
-        await self._is_quiet.wait()
-        for connection in self._idle:
-            await connection.close()
-        self._idle.clear()
+        try:
+            await self._is_quiet.wait()
+            while self._idle:
+                await self._idle.pop().close()
+        finally:
+            # Also when the server is gone, or whoever closes it is called off.
+            self._forget_idle()
 
     async def _patiently(self, operation: Operation[T]) -> T:
         """Once more when the connection was lost, until the patience is at an end."""
-        give_up_at: float | None = None
+        away_at: float | None = None
         tries = clashes = 0
         while True:
             if self._closing.is_set():
@@ -76,13 +82,19 @@ class Pool:
                     continue
                 if not is_lost(error):
                     raise
-                now = time.monotonic()
-                give_up_at = give_up_at or now + self._patience_s
-                if now >= give_up_at:
+                away_at = away_at or time.monotonic()
+                if self._is_enough(away_at):
                     raise
             self._forget_idle()
             await self._pause(tries)
             tries += 1
+
+    def _is_enough(self, away_at: float) -> bool:
+        """Whether a call that found the server away at this moment has tried for long enough."""
+        if self._patience_s is None:
+            return time.monotonic() >= away_at + PATIENCE_S
+        self._away_at = self._away_at or away_at
+        return time.monotonic() >= self._away_at + self._patience_s
 
     async def _once(self, operation: Operation[T]) -> T:
         connection = self._idle.pop() if self._idle else await open_connection(self._address)
@@ -102,6 +114,7 @@ class Pool:
             connection.drop()
             raise
         self._idle.append(connection)
+        self._away_at = None
         return answer
 
     def _forget_idle(self) -> None:

@@ -16,6 +16,7 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
+from detent.stores.legal import is_storable
 from detent.stores.postgres.columns import EVENT_END, JOB, MOVING
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "job_row",
     "logged_of",
     "moving_row",
+    "rest_of",
     "stored_of",
 ]
 
@@ -52,6 +54,7 @@ _Rest: Final = msgspec.defstruct(
     omit_defaults=True,
 )
 """What an event carries beyond its columns, in the order of its fields."""
+_NO_REST: Final = astuple(_Rest())
 _encode = msgspec.json.Encoder().encode
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 _decode_tags = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -64,14 +67,22 @@ moving_row: Final = attrgetter(*MOVING)
 """What a move may have changed, in the order of its columns."""
 
 
+def _json(value: object) -> str:
+    """As JSON, in which the server would not see a NUL."""
+    text = _encode(value)
+    if b"\\u0000" in text and not is_storable(value):
+        raise ValueError("a text with a NUL in it cannot be kept")
+    return text.decode()
+
+
 def body_row(body: Body) -> tuple[Any, ...]:
     """The body as column values; what is at its default takes no room."""
     return (
         body.type,
         body.payload,
         body.meta,
-        _encode(body.tags).decode() if body.tags else None,
-        None if body.retry == _DEFAULT_RETRY else _encode(body.retry).decode(),
+        _json(body.tags) if body.tags else None,
+        None if body.retry == _DEFAULT_RETRY else _json(body.retry),
         body.schema,
         body.key,
     )
@@ -80,8 +91,13 @@ def body_row(body: Body) -> tuple[Any, ...]:
 def event_row(event: Event) -> tuple[Any, ...]:
     """What follows the record's key; whatever no statement asks about is one JSON text."""
     values = astuple(event)
-    rest = _encode(_Rest(*values[EVENT_END:])).decode()
-    return (*values[2:EVENT_END], None if rest == "{}" else rest)
+    return (*values[2:EVENT_END], rest_of(values))
+
+
+def rest_of(values: tuple[Any, ...]) -> str | None:
+    """Of the values of an event, whatever no statement asks about."""
+    more = values[EVENT_END:]
+    return None if more == _NO_REST else _json(_Rest(*more))
 
 
 def event_of(row: _Row) -> Event:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import JOB, Job
-from detent.stores.api import Key, Move, Unit, key_of, name_of
-from detent.stores.legal import is_storable
+from detent.lifecycle.job.table import IN_HANDS
+from detent.stores.api import Key, Move, New, Unit, key_of, name_of
 from detent.stores.postgres.lanes import Lane, lane_of
 
 __all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -22,8 +22,9 @@ class Batch(msgspec.Struct, frozen=True):
 
     `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id
     can speak against; either stands for all units, or neither. `fusable` moves leave what a claim
-    takes alone, so both may be one statement. A `keyed` batch may have to wait for somebody's
-    transaction.
+    takes alone, so both may be one statement. `reports` are moves that only take a job out of its
+    holder's hands, and `fresh` jobs were enqueued and nothing else. A `keyed` batch may have to
+    wait for somebody's transaction.
     """
 
     units: tuple[Unit, ...]
@@ -31,6 +32,8 @@ class Batch(msgspec.Struct, frozen=True):
     moves: bool = False
     news: bool = False
     fusable: bool = False
+    reports: bool = False
+    fresh: bool = False
     keyed: bool = False
 
 
@@ -44,12 +47,16 @@ def sort(units: Sequence[Unit]) -> Batch:
     if not all(sound) or keyed or not _are_apart(units):
         return Batch(units, lanes, keyed=keyed)
     moves = all(_is_plain_move(unit) for unit in units)
+    reports = moves and all(_is_report(unit.moves[0]) for unit in units)
+    plain = not moves and all(_is_plain_news(unit) for unit in units)
     return Batch(
         units,
         lanes,
         moves=moves,
-        news=all(_is_plain_news(unit) for unit in units),
-        fusable=moves and all(_leaves_claims_alone(unit.moves[0]) for unit in units),
+        news=plain,
+        fresh=plain and all(_is_fresh(new) for new in news),
+        fusable=reports or (moves and all(_leaves_claims_alone(unit.moves[0]) for unit in units)),
+        reports=reports,
     )
 
 
@@ -87,28 +94,63 @@ def _is_plain_news(unit: Unit) -> bool:
     return all(new.job.workflow is None and new.job.step is None for new in unit.new)
 
 
+_untouched: Final = attrgetter(
+    *("version", "previous", "attempt", "failures", "losses", "handed_back", "lease", "holder"),
+    *("wire", "lease_us", "activated_at", "claimed_at", "started_at", "received_at", "start_us"),
+    *("ended_at", "erased_at", "cancel_at", "force_at", "cause", "returned_by", "delay_us"),
+)
+_UNTOUCHED: Final = (1, None, 0, 0, 0, 0, None, None, False, *(None,) * 13)
+
+
+def _is_fresh(new: New) -> bool:
+    """Whether it came by one event and the record says no more than that."""
+    job, event = new.job, new.events[0]
+    if len(new.events) > 1 or event.name != "enqueue" or event.source is not None:
+        return False
+    at = event.at
+    ready_at = at if job.state == "available" else None
+    told = (job.created_at, job.state_at, job.last_at, job.enqueued_at, job.ready_at, event.target)
+    if told != (at, at, at, ready_at, ready_at, job.state):
+        return False
+    return _untouched(job) == _UNTOUCHED
+
+
 def _is_rich(move: Move) -> bool:
     """Whether it brings what is kept in tables of its own, takes it away, or has a workflow."""
     job = move.job
     if job.erased_at is not None or job.workflow is not None:
         return True
-    return bool(move.lines) or move.checkpoint is not None or move.meta is not None
+    return move.checkpoint is not None or move.meta is not None
 
 
 def _leaves_claims_alone(move: Move) -> bool:
     return move.events[0].source != "available" and move.job.state != "available"
 
 
+def _is_report(move: Move) -> bool:
+    """Whether one event ends the lease that it names, and the record says no more than that.
+
+    Whatever such an event leaves alone is as it was at the version that the move is fenced by.
+    """
+    job, event = move.job, move.events[0]
+    if move.lease is None or len(move.events) > 1 or event.source not in IN_HANDS:
+        return False
+    told = (event.source, event.target, event.at, event.at)
+    if told != (job.previous, job.state, job.state_at, job.last_at):
+        return False
+    if job.state in IN_HANDS or job.state == "available":
+        return False
+    rest = (job.lease, job.lease_us, job.received_at, job.start_us)
+    return not job.wire and rest == (None, None, None, None)
+
+
 def is_sound(unit: Unit) -> bool:
-    """Whether its histories go on where its records stand, and all of it can be kept."""
+    """Whether its histories go on where its records stand.
+
+    Texts and numbers that cannot be kept are left for the server to refuse.
+    """
     keys = list(_keys(unit))
     if len(keys) != 1 and len(keys) != len(set(keys)):
-        return False
-    try:
-        # JSON cannot hide a NUL and cannot be made of a broken text, and is made in no time.
-        if b"\\u0000" in _encode(unit) and not is_storable(unit):
-            return False
-    except (UnicodeEncodeError, OverflowError):
         return False
     return all(_follows(move.job, move.events, move.version) for move in unit.moves) and all(
         new.events and new.body.key != "" and _follows(new.job, new.events, 0) for new in unit.new

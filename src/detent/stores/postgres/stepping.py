@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from asyncpg.exceptions import LockNotAvailableError
 from msgspec.structs import replace
 
 from detent.errors import StoreBusy
+from detent.lifecycle.profile import PROFILES, CancelMode
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
 from detent.stores.legal import is_grantable
@@ -21,6 +22,13 @@ from detent.stores.postgres.marks import NO_MARKS, Position
 from detent.stores.postgres.sorting import Batch
 
 __all__ = ["Step"]
+
+_WITH_CLAIM: Final = {
+    "move": "step",
+    "report": "report_and_claim",
+    "report_richly": "report_richly_and_claim",
+}
+"""The same statement with a claim in it."""
 
 
 class Step:
@@ -41,7 +49,8 @@ class Step:
         self._marks = marks
         self.reached: tuple[tuple[int, Position], ...] = ()
         self.took_s = 0.0
-        self.is_marked = False
+        self.is_short = False
+        """Whether it may have left something that could have been claimed."""
         self.is_limited: bool | None = None
         self.has_opened = False
         self._tries = 0
@@ -89,7 +98,7 @@ class Step:
         if _is_plain(want):
             told = claiming.asked(want, self._now, self._marks)
             rows = await self._timed(connection, "claim", told)
-            answer, claimed = self._read(rows, 1)
+            answer, claimed = self._read(rows, 0)
             if not self._leaves_it(answer):
                 return await self._completed(connection, want, answer, claimed)
         return await self._with_care(connection, want, is_inside)
@@ -121,7 +130,9 @@ class Step:
     ) -> Claimed:
         if answer.claims and answer.is_again:
             return Claimed(await claiming.claimed_before(connection, want) or ())
-        self.is_marked = bool(self._marks["mark_lanes"])
+        self.is_short = answer.has_missed or bool(self._marks["mark_lanes"])
+        if answer.rich:
+            return await claiming.with_asides(connection, claimed, answer.rich)
         return claimed
 
     async def _with_care(self, connection: Connection, want: Want, is_inside: bool) -> Claimed:
@@ -135,6 +146,13 @@ class Step:
 
     async def _carefully(self, connection: Connection) -> Stepped:
         """Every unit is judged before it is written, all in one transaction."""
+        try:
+            return await self._asked_first(connection, is_bold=True)
+        except UNFIT:
+            # Somebody was faster, or the database knows better: whom it hurts is found out.
+            return await self._asked_first(connection, is_bold=False)
+
+    async def _asked_first(self, connection: Connection, *, is_bold: bool) -> Stepped:
         want = self._want
         async with connection.transaction():
             if self._batch.keyed:
@@ -142,11 +160,11 @@ class Step:
                 await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
             if want is not None and is_grantable(want):
                 await granting.lock(connection, want)
-            outcomes = await self._judged(connection, self._batch.units)
+            written = await self._judged(connection, self._batch.units, is_bold=is_bold)
             claimed = Claimed()
             if want is not None and is_grantable(want):
-                claimed = await granting.grant(connection, want, self._now)
-        return Stepped(tuple(outcomes), claimed)
+                claimed = await granting.grant(connection, want, self._now, written.locked)
+        return Stepped(tuple(written.outcomes), claimed)
 
     async def _one_by_one(self, connection: Connection) -> Stepped:
         """Somebody's open transaction is in the way of a unit: the others go on without it."""
@@ -157,7 +175,7 @@ class Step:
                 async with connection.transaction():
                     if self._batch.keyed:
                         await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
-                    outcomes += await self._judged(connection, [unit])
+                    outcomes += (await self._judged(connection, [unit])).outcomes
             except LockNotAvailableError:
                 blocked.append(unit.command_id)
         if blocked:
@@ -170,10 +188,12 @@ class Step:
             claimed = Claimed()
         return Stepped(tuple(outcomes), claimed)
 
-    async def _judged(self, connection: Connection, units: Sequence[Unit]) -> list[Outcome]:
-        outcomes, has_opened = await writing.commit(connection, self._lanes, units, self._now)
-        self.has_opened |= has_opened
-        return outcomes
+    async def _judged(
+        self, connection: Connection, units: Sequence[Unit], *, is_bold: bool = False
+    ) -> writing.Written:
+        written = await writing.commit(connection, self._lanes, units, self._now, is_bold=is_bold)
+        self.has_opened |= written.has_opened
+        return written
 
     # --- at once ------------------------------------------------------------------------------
 
@@ -189,6 +209,13 @@ class Step:
 
     async def _send_news(self, connection: Connection) -> None:
         news = [new for unit in self._batch.units for new in unit.new]
+        if self._batch.fresh and len(news) == 1 and not news[0].body.tags:
+            await connection.fetch("enqueue_one", **arrays.lone_of(news[0], self._lanes))
+            return
+        if self._batch.fresh:
+            told = arrays.fresh_of(news, self._lanes)
+            await connection.fetch("enqueue_tagged" if told["tag_ids"] else "enqueue", **told)
+            return
         told = arrays.news_of(news, self._lanes)
         events = arrays.recorded(event for new in news for event in new.events)
         await connection.fetch("push", **told, **events, now=self._now)
@@ -197,15 +224,17 @@ class Step:
         return Stepped((api.Committed(),) * len(self._batch.units), claimed)
 
     async def _move(self, connection: Connection) -> Stepped:
-        rows = await connection.fetch("move", **self._told_moves())
+        statement, told = self._told_moves()
+        rows = await connection.fetch(statement, **told)
         held = {number for (number,) in rows}
         return Stepped(await self._answers(connection, held))
 
     async def _move_and_claim(self, connection: Connection, want: Want) -> Stepped:
-        told = {**self._told_moves(), **claiming.asked(want, self._now, self._marks)}
-        rows = await self._timed(connection, "step", told)
-        answer, claimed = self._read(rows, 2)
-        held = set(rows[0][1])
+        statement, moves = self._told_moves()
+        told = {**moves, **claiming.asked(want, self._now, self._marks)}
+        rows = await self._timed(connection, _WITH_CLAIM[statement], told)
+        answer, claimed = self._read(rows, 1)
+        held = set(range(len(self._batch.units)) if rows[0][0] is None else rows[0][0])
         outcomes = await self._answers(connection, held)
         if len(held) < len(outcomes):
             # Whoever was refused hears how things stood before the claim, so that waited.
@@ -214,14 +243,16 @@ class Step:
             return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
         return Stepped(outcomes, await self._completed(connection, want, answer, claimed))
 
-    def _told_moves(self) -> dict[str, Any]:
+    def _told_moves(self) -> tuple[str, dict[str, Any]]:
+        """The statement that writes these moves, and what it is told."""
         moves = [(number, unit.moves[0]) for number, unit in enumerate(self._batch.units)]
-        return {
-            **arrays.moves_of(moves, {}, ()),
-            **arrays.events_of(moves),
-            **arrays.asides_of(moves),
-            "now": self._now,
-        }
+        asides = arrays.asides_of(moves)
+        if self._batch.reports:
+            is_rich = any(asides[name] for name in ("results", "failure_numbers", "line_numbers"))
+            told = arrays.reports_of(moves)
+            return ("report_richly", told | asides) if is_rich else ("report", told)
+        told = {**arrays.moves_of(moves, {}, ()), **arrays.events_of(moves)}
+        return "move", {**told, **asides, "now": self._now}
 
     async def _answers(self, connection: Connection, held: set[int]) -> tuple[Outcome, ...]:
         """Those that a fence refused are asked about; all others are durable already."""
@@ -230,10 +261,20 @@ class Step:
             return (api.Committed(),) * len(units)
         missed = [unit for number, unit in enumerate(units) if number not in held]
         async with connection.transaction():
-            judged = iter(await self._judged(connection, missed))
+            judged = iter((await self._judged(connection, missed)).outcomes)
         return tuple(api.Committed() if n in held else next(judged) for n in range(len(units)))
 
 
 def _is_plain(want: Want | None) -> TypeGuard[Want]:
     """Whether a statement can grant it, as far as the wish itself tells."""
-    return want is not None and want.fair is None and is_grantable(want)
+    if want is None or want.fair is not None or _is_of_workflows(want):
+        return False
+    return is_grantable(want)
+
+
+def _is_of_workflows(want: Want) -> bool:
+    """Whether all that it could be granted belongs to workflows, which a statement leaves alone."""
+    through = CancelMode.THROUGH_WORKFLOW
+    return bool(want.profiles) and all(
+        one in PROFILES and PROFILES[one].cancel is through for one in want.profiles or ()
+    )

@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -60,9 +60,11 @@ _LOOK_S: Final = 1.0
 """After so long somebody looks again even if no word has come."""
 
 
-def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+def connect(
+    url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None
+) -> Store:
     """The store of this database, not opened yet."""
-    return PostgresStore(address.read(url), clock)
+    return PostgresStore(address.read(url), clock, patience_s=patience_s)
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -79,9 +81,15 @@ class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
     def __init__(
-        self, where: Address, clock: Callable[[], int] | None, marks: Marks | None = None
+        self,
+        where: Address,
+        clock: Callable[[], int] | None,
+        marks: Marks | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         self._address = where
+        self._patience_s = patience_s
         self._clock = clock
         self._process = os.getpid()
         self._bell = Bell()
@@ -114,20 +122,22 @@ class PostgresStore:
             await connection.close()
         self._clock = self._clock or clock
         name = uuid.uuid4().hex
-        pool = Pool(self._address, self._address.connections)
+        pool = Pool(self._address, self._address.connections, self._patience_s)
         listener = Listener(self._address, name, self._bell.ring)
         await listener.start()
-        keyed = Pool(self._address, _KEYED)
+        keyed = Pool(self._address, _KEYED, self._patience_s)
         self._open = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._open = self._open, None
         self._bell.stop()
         if opened is not None:
-            await opened.crier.stop()
-            await opened.pool.close()
-            await opened.keyed.close()
-            await opened.listener.stop()
+            # Backwards, and each of them whatever becomes of the others.
+            async with AsyncExitStack() as parts:
+                parts.push_async_callback(opened.listener.stop)
+                parts.push_async_callback(opened.keyed.close)
+                parts.push_async_callback(opened.pool.close)
+                parts.push_async_callback(opened.crier.stop)
 
     def _opened(self, now: int | None = None) -> _Open:
         if os.getpid() != self._process:
@@ -171,7 +181,7 @@ class PostgresStore:
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None:
             self._marks.keep(step.reached, step.took_s, seen)
-            stepped = await self._with_rest(want, stepped, now, is_marked=step.is_marked)
+            stepped = await self._with_rest(want, stepped, now, is_short=step.is_short)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         self._is_limited |= any(unit.limits for unit in units)
         if step.has_opened or any(self._may_let_in(unit) for unit in units):
@@ -188,19 +198,20 @@ class PostgresStore:
         return self._is_limited and any(move.job.lease is None for move in moved)
 
     async def _with_rest(
-        self, want: Want, stepped: api.Stepped, now: int, *, is_marked: bool
+        self, want: Want, stepped: api.Stepped, now: int, *, is_short: bool
     ) -> api.Stepped:
-        """What stands before a mark, and jobs that had no lane, are granted too.
+        """What stands before a mark, was missed or had no lane is granted too.
 
         If that fails, the answer there is stands.
         """
         jobs = stepped.claimed.jobs
-        rest = replace(want, leases=want.leases[len(jobs) :])
+        given = {stored.job.lease for stored in jobs}
+        rest = replace(want, leases=tuple(one for one in want.leases if one not in given))
         if not rest.leases or stepped.claimed.lost:
             return stepped
         self._marks.drop()
         with suppress(StoreError):
-            if await self._run(placing.place) or is_marked:
+            if await self._run(placing.place) or is_short:
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec.structs import astuple, replace
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Accepted, Job
+from detent.lifecycle.workflow import Flow
 from detent.stores import api, flows
 from detent.stores.api import Key, Line, Move, New, Outcome, Record, Unit, key_of, name_of
 from detent.stores.legal import is_storable
@@ -20,24 +22,41 @@ from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
 from detent.stores.postgres.switching import put_gates, put_limits
 
-__all__ = ["Appending", "append", "commit"]
+__all__ = ["Appending", "Written", "append", "commit"]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The answers to some units, if the transaction around them holds."""
+
+    outcomes: list[Outcome]
+    has_opened: bool
+    """Whether a step opened."""
+    locked: dict[Key, Flow]
+    """The workflows that are locked now, and how they stand."""
 
 
 async def commit(
-    connection: Connection, lanes: Lanes, units: Sequence[Unit], now: int
-) -> tuple[list[Outcome], bool]:
-    """The answers to these units, if the transaction around it holds; whether a step opened."""
+    connection: Connection, lanes: Lanes, units: Sequence[Unit], now: int, *, is_bold: bool = False
+) -> Written:
+    """Judge these units under locks and write those that nothing speaks against.
+
+    A bold one fails as a whole when the database refuses a row; that is rare and saves questions.
+    """
     outcomes: list[Outcome] = []
+    locked: dict[Key, Flow] = {}
     has_opened = False
-    await lock(connection, units)
-    for wave in waves(units):
+    runs = list(waves(units))
+    await lock(connection, units, is_alone=len(runs) == 1)
+    for wave in runs:
         judge = Judge(connection, now)
         refused = await judge.outcomes(wave)
         accepted = [unit for unit, why in zip(wave, refused, strict=True) if why is None]
-        written = iter(await _Writing(connection, lanes, judge, now).write(accepted))
+        writing = _Writing(connection, lanes, judge, now)
+        written = iter(await (writing.write_boldly if is_bold else writing.write)(accepted))
         outcomes += [next(written) if why is None else why for why in refused]
+        locked |= judge.flows.known
         has_opened |= judge.flows.has_opened
-    return outcomes, has_opened
+    return Written(outcomes, has_opened, locked)
 
 
 async def append(connection: Connection, lines: Sequence[tuple[Key, Line]]) -> list[int]:
@@ -135,6 +154,12 @@ class _Writing:
         self._judge = judge
         self._now = now
 
+    async def write_boldly(self, units: Sequence[Unit]) -> list[Outcome]:
+        """All together, or an error."""
+        if units:
+            await self._write([_Change(unit, self._judge, self._now) for unit in units])
+        return [api.Committed()] * len(units)
+
     async def write(self, units: Sequence[Unit]) -> list[Outcome]:
         """All together; when the database refuses a row, each by itself."""
         if not units:
@@ -142,7 +167,7 @@ class _Writing:
         before = self._judge.flows.copied()
         try:
             async with self._connection.savepoint():
-                await self._write([_Change(unit, self._judge, self._now) for unit in units])
+                return await self.write_boldly(units)
         except UNFIT as why:
             # A unit names its leases itself; only a claim finds what it had taken before.
             if is_clash(why) and not is_held_twice(why):
@@ -151,13 +176,15 @@ class _Writing:
             if len(units) == 1:
                 return [api.Rejected(str(why))]
             return [outcome for unit in units for outcome in await self.write([unit])]
-        return [api.Committed()] * len(units)
 
     async def _write(self, changes: Sequence[_Change]) -> None:
         moves = [move for change in changes for move in change.moves.values()]
         news = [new for change in changes for new in change.news.values()]
+        events = [event for change in changes for event in change.events]
+        # Where nothing happened but to jobs that moved, that is written with them.
+        is_plain = sum(len(move.events) for move in moves) == len(events)
         if moves:
-            await self._move([move for move in moves if move.events])
+            await self._move([move for move in moves if move.events], with_events=is_plain)
             await self._rearm([move for move in moves if not move.events])
             await self._put_asides([move for move in moves if move.job.erased_at is None])
             await self._erase([move.job for move in moves if move.job.erased_at is not None])
@@ -167,8 +194,7 @@ class _Writing:
         await self._put_records([put for change in changes for put in change.puts])
         await put_gates(self._connection, [row for change in changes for row in change.gates])
         await put_limits(self._connection, [row for change in changes for row in change.limits])
-        events = [event for change in changes for event in change.events]
-        if events:
+        if events and not is_plain:
             await self._connection.fetch("record", **arrays.recorded(events))
 
     def _shut(self, jobs: Iterable[Job]) -> set[Key]:
@@ -176,13 +202,13 @@ class _Writing:
 
     # --- moves --------------------------------------------------------------------------------
 
-    async def _move(self, moves: Sequence[Move]) -> None:
+    async def _move(self, moves: Sequence[Move], *, with_events: bool) -> None:
         if not moves:
             return
         lanes = await self._new_lanes(moves)
         shut = self._shut(move.job for move in moves)
-        told = arrays.moves_of(enumerate(moves), lanes, shut)
-        told |= {**arrays.no_events(), **arrays.no_asides()}
+        told = arrays.moves_of(enumerate(moves), lanes, shut) | arrays.no_asides()
+        told |= arrays.events_of(enumerate(moves)) if with_events else arrays.no_events()
         await self._connection.fetch("move", **told, now=self._now)
         taking = [move.job.holder for move in moves if self._takes(move)]
         if taking:

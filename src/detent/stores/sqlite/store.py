@@ -40,9 +40,13 @@ __all__ = ["SqliteStore", "connect"]
 _KEYS_PAGE = 1_000
 
 
-def connect(url: str, clock: Callable[[], int] | None = None) -> Store:
+def connect(
+    url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None
+) -> Store:
     """The store of this file, not opened yet."""
-    return SqliteStore(place.path_of(url), clock or (lambda: time.time_ns() // 1_000))
+    patience = PATIENCE if patience_s is None else Patience(turn_s=patience_s)
+    clock = clock or (lambda: time.time_ns() // 1_000)
+    return SqliteStore(place.path_of(url), clock, patience=patience)
 
 
 class SqliteStore:

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal
+from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
+from detent.engine.limits import need_numbers
 from detent.surfaces.http.exchange import (
     Call,
     Receive,
@@ -23,6 +24,7 @@ from detent.surfaces.http.exchange import (
     body_of,
 )
 from detent.surfaces.http.gate import Gate, split_key
+from detent.surfaces.http.logs import REQUEST
 from detent.surfaces.http.metrics import Metrics
 from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
@@ -47,6 +49,11 @@ class Surface(Protocol):
     @property
     def routes(self) -> Sequence[Route]:
         """Its operations."""
+        ...
+
+    @property
+    def admits_sockets(self) -> bool:
+        """Whether it asks those who come by a WebSocket for their key itself."""
         ...
 
     def problem(self, problem: Problem, call: Call) -> Reply:
@@ -80,6 +87,7 @@ class WebApp:
             *(route for one in surfaces for route in one.routes),
         ]
         self._routes = Routes(self.routes)
+        self._owners = {id(route): one for one in surfaces for route in one.routes}
         self._identity = Identity(lambda: time.time_ns() // 1_000)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,14 +124,17 @@ class WebApp:
         path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
         call.request_id = self._request_id(call)
-        surface = self._surface(path)
+        REQUEST.set(call.request_id)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
+        surface = self._owners.get(id(route)) or self._surface(path)
         try:
             reply = await self._answered(route, call, key, scope, receive)
         except Exception as error:
             reply = surface.problem(problem_of(error, call.request_id), call)
         headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
+        if call.allowance:
+            headers += _encoded(call.allowance)
         is_head = call.method == "HEAD"
         await _send(send, reply, headers, is_head=is_head)
         if reply.stream is not None and not is_head:
@@ -140,10 +151,11 @@ class WebApp:
         if route.scope is not None:
             call.who = await self._gate.admit(self.service.engine.access, call, key)
             self._gate.need(call.who, route.scope)
-            self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
+            call.allowance = self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
         length = call.header("content-length")
         if length != "0" and (length or call.header("transfer-encoding")):
             call.body = await body_of(receive, self.settings, length)
+            need_numbers("body", call.body.decode("latin-1"))
         return await route.handler(call)
 
     def _check_head(self, scope: Scope, call: Call) -> None:
@@ -180,10 +192,16 @@ class WebApp:
         socket = WebSocket({**scope, "path": path}, receive, send)
         try:
             self._check_head(scope, call)
-            who = await self._gate.admit(self.service.engine.access, call, key)
-            await self._surface(path).socket(socket, who)
+            surface, who = self._surface(path), OPEN_TO_ALL
+            if not surface.admits_sockets:
+                who = await self._gate.admit(self.service.engine.access, call, key)
+            await surface.socket(socket, who)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def _path_of(scope: Scope) -> str:
@@ -197,7 +215,7 @@ async def _send(
 ) -> None:
     """The reply; of a stream its head, unless nobody wants more."""
     told = [*headers, *_SECURE]
-    told += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
+    told += _encoded(reply.headers)
     if reply.stream is None:
         if reply.status not in _BODILESS:
             told.append((b"content-length", str(len(reply.body)).encode()))

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+import hashlib
+import types
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    MutableMapping,
+)
 from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -13,7 +23,18 @@ import msgspec
 from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["ASGIApp", "Call", "Message", "Receive", "Reply", "Scope", "Send", "Settings", "body_of"]
+__all__ = [
+    "ASGIApp",
+    "Call",
+    "Message",
+    "Receive",
+    "Reply",
+    "Scope",
+    "Send",
+    "Settings",
+    "body_of",
+    "digest_of",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -44,6 +65,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     test_mode: bool = False
     jobnik_lease_s: float = 1_800.0
     jobnik_leases_s: Mapping[str, float] = {}
+    socket_bytes_max: int = 2 * 1024 * 1024
+    legacy_events: bool = False
+    engine_deadlines_ms: Mapping[str, tuple[int, int, int]] = {}
+    jobnik_pages: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -59,7 +84,17 @@ class Reply(msgspec.Struct, frozen=True):
 class Call:
     """One request on its way. What it brings is read when it is asked for."""
 
-    __slots__ = ("body", "headers", "method", "params", "path", "query_string", "request_id", "who")
+    __slots__ = (
+        "allowance",
+        "body",
+        "headers",
+        "method",
+        "params",
+        "path",
+        "query_string",
+        "request_id",
+        "who",
+    )
 
     def __init__(self, scope: Scope, path: str, request_id: str) -> None:
         self.method: str = scope["method"]
@@ -70,6 +105,8 @@ class Call:
         self.params: Mapping[str, str] = {}
         self.body = b""
         self.who: Principal = OPEN_TO_ALL
+        self.allowance: tuple[tuple[str, str], ...] = ()
+        """The headers that tell how often whoever calls may do so."""
 
     def header(self, name: str) -> str | None:
         """The value of a header; of several the last."""
@@ -90,12 +127,35 @@ async def body_of(receive: Receive, settings: Settings, length: str | None) -> b
     """All of the body, if it comes in time and is not too long."""
     if length is not None and length.isdigit() and int(length) > settings.body_bytes_max:
         raise _too_large(settings)
+    reading = _read(receive, settings)
+    try:
+        waits = reading.send(None)
+    except StopIteration as done:
+        # Mostly all of it is there already, and nobody needs to look at the clock.
+        found: bytes = done.value
+        return found
     try:
         async with asyncio.timeout(settings.body_s):
-            return await _read(receive, settings)
+            return await _rest(reading, waits)
     except TimeoutError:
         why = f"the body did not come within {settings.body_s:g} s"
         raise Problem(408, "request_timeout", why, retryable=True) from None
+
+
+@types.coroutine
+def _rest(reading: Coroutine[Any, None, bytes], waits: Any) -> Generator[Any, None, bytes]:
+    """Go on with what waits for this."""
+    while True:
+        error: BaseException | None = None
+        try:
+            yield waits
+        except BaseException as thrown:
+            error = thrown
+        try:
+            waits = reading.send(None) if error is None else reading.throw(error)
+        except StopIteration as done:
+            found: bytes = done.value
+            return found
 
 
 async def _read(receive: Receive, settings: Settings) -> bytes:
@@ -122,3 +182,8 @@ def _too_large(settings: Settings) -> Problem:
     return Problem(
         413, "envelope_too_large", f"a request body has at most {most} bytes", limit=most
     )
+
+
+def digest_of(text: str) -> str:
+    """What the history keeps of a result."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -19,6 +19,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """What a server that only this host can reach is called."""
 _PREFIX = "/k/"
 _BUCKETS_MAX = 10_000
+_WELCOME_MAX = 1_000
+_HOST_CHARS_MAX = 300
 
 
 class Gate:
@@ -30,16 +32,24 @@ class Gate:
         self._rate = settings.rate
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._welcome: set[str] = set()
 
     def check_place(self, call: Call) -> None:
         """A page of another site must not reach us by a name of its own, nor through a browser."""
         if self._hosts:
-            host = urlsplit(f"//{call.header('host') or ''}").hostname or ""
-            if host.lower() not in self._hosts:
-                raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
+            self._need_host(call.header("host") or "")
         origin = call.header("origin")
         if origin is not None and not self._is_known(origin, call.header("host") or ""):
             raise Problem(403, "forbidden", "a page of another origin may not call this server")
+
+    def _need_host(self, told: str) -> None:
+        if told in self._welcome:
+            return
+        host = urlsplit(f"//{told}").hostname or ""
+        if host.lower() not in self._hosts:
+            raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
+        if len(self._welcome) < _WELCOME_MAX and len(told) < _HOST_CHARS_MAX:
+            self._welcome.add(told)
 
     def _is_known(self, origin: str, host: str) -> bool:
         """One that was named, or this server's own pages, under a name that it may have."""
@@ -47,7 +57,10 @@ class Gate:
 
     async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
         """Who calls; without any key in the store everybody may."""
-        text = key or _offered(call)
+        return await self.principal(access, key or _offered(call))
+
+    async def principal(self, access: Access, text: str | None) -> Principal:
+        """Whose key that is; without any key in the store everybody's."""
         if text is None:
             if await access.is_guarded():
                 raise _unknown("an API key is needed: Authorization: Bearer <key>")
@@ -64,21 +77,33 @@ class Gate:
         if not who.has(scope):
             raise Problem(403, "forbidden", f"this needs the scope {scope}", scope=scope.value)
 
-    def throttle(self, who: Principal, address: str) -> None:
-        """So many requests a second from one caller, and as many at once."""
+    def throttle(self, who: Principal, address: str) -> tuple[tuple[str, str], ...]:
+        """So many requests a second from one caller, and as many at once; headers tell the rest."""
         if self._rate is None:
-            return
+            return ()
         now, name = self._clock(), who.id or address
         tokens, at = self._buckets.get(name, (float(self._rate), now))
         tokens = min(tokens + (now - at) * self._rate, float(self._rate))
         if len(self._buckets) >= _BUCKETS_MAX:
             self._buckets.clear()
-        self._buckets[name] = (max(tokens - 1, 0.0) if tokens >= 1 else tokens, now)
+        left = tokens - 1 if tokens >= 1 else tokens
+        self._buckets[name] = (left, now)
+        headers = _allowance(self._rate, left)
         if tokens < 1:
             wait = max(math.ceil((1 - tokens) / self._rate), 1)
             found = Problem(429, "rate_limited", f"more than {self._rate} requests a second")
             found.retryable = True
-            raise found.with_headers(("retry-after", str(wait)))
+            raise found.with_headers(("retry-after", str(wait)), *headers)
+        return headers
+
+
+def _allowance(rate: int, left: float) -> tuple[tuple[str, str], ...]:
+    """How much a caller has left, and in how many seconds it has all of it again."""
+    return (
+        ("x-ratelimit-limit", str(rate)),
+        ("x-ratelimit-remaining", str(int(left))),
+        ("x-ratelimit-reset", str(math.ceil((rate - left) / rate))),
+    )
 
 
 def split_key(path: str) -> tuple[str, str | None]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["JsonLines", "log_to_stderr"]
+from detent.engine.spans import current
+
+__all__ = ["JSON_LOGS", "REQUEST", "JsonLines", "log_to_stderr"]
 
 _SEVERITIES = {
     logging.DEBUG: ("DEBUG", 5),
@@ -19,8 +23,21 @@ _SEVERITIES = {
 }
 
 
+REQUEST: Final[ContextVar[str]] = ContextVar("detent_request", default="")
+"""The id of the request that is being answered."""
+JSON_LOGS: Final = "DETENT_JSON_LOGS"
+_PLAIN: Final = "%(asctime)s %(levelname)s %(message)s"
+
+
 class JsonLines(logging.Formatter):
-    """Makes one line of JSON of a record; arguments of jobs are never in one."""
+    """Makes one line of JSON of a record; arguments of jobs are never in one.
+
+    What is said while a request is answered has its id, and what is said inside a span has that.
+    """
+
+    def __init__(self, component: str = "server") -> None:
+        super().__init__()
+        self._component = component
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -31,18 +48,29 @@ class JsonLines(logging.Formatter):
             "severity": word,
             "severity_number": number,
             "message": record.getMessage(),
-            "component": "server",
+            "component": self._component,
             "logger": record.name,
+            **_about(),
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(told).decode()
 
 
-def log_to_stderr(*, as_json: bool) -> None:
+def _about() -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if request := REQUEST.get():
+        told["request_id"] = request
+    if trace := current():
+        told["trace"] = {"trace_id": trace.trace_id, "span_id": trace.span_id}
+    return told
+
+
+def log_to_stderr(
+    *, as_json: bool, component: str = "server", plain: str = _PLAIN, level: int = logging.INFO
+) -> None:
     """Begin to log: for people, or for whoever collects lines."""
     handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonLines() if as_json else plain)
-    level = os.environ.get("DETENT_LOG_LEVEL", "INFO").upper()
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    handler.setFormatter(JsonLines(component) if as_json else logging.Formatter(plain))
+    named = os.environ.get("DETENT_LOG_LEVEL", "").upper()
+    logging.basicConfig(level=named or level, handlers=[handler], force=True)

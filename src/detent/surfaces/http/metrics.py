@@ -68,11 +68,16 @@ class Metrics:
         self._requests = _Requests()
         self.registry.register(self._requests)
         self._watching = Watching(self.registry)
+        self._others: list[CollectorRegistry] = []
+
+    def add(self, registry: CollectorRegistry) -> None:
+        """Tell also what a surface counts."""
+        self._others.append(registry)
 
     async def text(self, engine: Engine) -> bytes:
         """Everything that is counted, as it is now."""
         await self._watching.catch_up(engine)
-        return generate_latest(self.registry)
+        return b"".join(map(generate_latest, (self.registry, *self._others)))
 
     def saw(self, method: str, route: str | None, status: int, seconds: float) -> None:
         """One request more. What clients make up is not a label: it would have no end."""

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from detent.errors import (
+    BadArguments,
     BadOption,
     BadPolicy,
     BadSchedule,
@@ -42,6 +43,7 @@ _STATUSES: tuple[tuple[type[DetentError], int, str], ...] = (
     (ResultTooLarge, 413, "result_too_large"),
     (BatchTooLarge, 413, "batch_too_large"),
     (LimitError, 400, "invalid_request"),
+    (BadArguments, 400, "invalid_request"),
     (BadSchedule, 400, "invalid_request"),
     (BadPolicy, 400, "invalid_request"),
     (BadOption, 400, "invalid_request"),

@@ -23,7 +23,7 @@ class Route(msgspec.Struct, frozen=True):
     """One operation. `scope` of `None` is open to anybody; what follows it is for the document.
 
     `takes` and `gives` name the shapes of bodies, `type` is that of a reply that is no JSON, and
-    `query` has the shapes of what may be asked behind the path.
+    `query` and `headers` have the shapes of what may be asked behind the path and beside it.
     """
 
     method: str
@@ -37,6 +37,7 @@ class Route(msgspec.Struct, frozen=True):
     needs_body: bool = False
     type: str | None = None
     query: Mapping[str, Mapping[str, Any]] = {}
+    headers: Mapping[str, Mapping[str, Any]] = {}
 
 
 class _Node:

@@ -65,6 +65,8 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
         host=bind.host,
         port=bind.port,
         http=Protocol,
+        ws="wsproto",
+        ws_max_size=app.settings.socket_bytes_max,
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -25,6 +25,7 @@ class Service:
         self._opening = opening
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
+        self._parting: list[Callable[[], Awaitable[None]]] = []
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
@@ -66,9 +67,18 @@ class Service:
         """Go on with some work until the server stops, whatever happens to it."""
         self._tasks.append(asyncio.create_task(_kept(name, work)))
 
+    def before_stop(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do this once when the server is to stop, while everything is still there."""
+        self._parting.append(work)
+
     async def stop(self) -> None:
         """End all work, finish what was asked of the engine, and close the store."""
         self.stopping.set()
+        for work in self._parting:
+            try:
+                await work()
+            except Exception:
+                _log.exception("the server stops without having finished what it wanted to")
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

@@ -37,8 +37,8 @@ __all__ = [
 
 BODY: Final = "request/body"
 BODY_BYTES_MAX: Final = 1024 * 1024
-ITEMS_MAX: Final = 1_000
-"""Tasks in one request: as many as one commit of a store can hold."""
+ITEMS_MAX: Final = 20_000
+"""Tasks in one request, which is all or nothing: so many come in one commit."""
 Rule: TypeAlias = Callable[[str, Any], Any]
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)

@@ -25,7 +25,7 @@ from detent.surfaces.jobnik.faults import missing
 from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
 from detent.surfaces.jobnik.showing import FoundJob, stage_shown
 
-__all__ = ["PAGES", "Desk", "FoundStage", "paged"]
+__all__ = ["PAGES", "Desk", "FoundStage"]
 
 PAGE: Final = 500
 TRIES_MAX: Final = 100
@@ -224,19 +224,20 @@ class Desk:
         self, query: dict[str, Any], found: Sequence[Any], show: Callable[[Any], Any]
     ) -> Reply:
         """Both generations of lists: everything at once, or a page of it."""
-        if not query.keys() & PAGES.keys():
-            return self.reply([show(one) for one in found])
-        items = [show(one) for one in paged(query, found)]
-        return self.reply({"total": len(found), "items": items})
+        items = [show(one) for one in self.paged(query, found)]
+        is_paged = self._is_paged(query)
+        return self.reply({"total": len(found), "items": items} if is_paged else items)
 
+    def paged(self, query: dict[str, Any], found: Sequence[Any]) -> Sequence[Any]:
+        """The page that was asked for, or all of it."""
+        if not self._is_paged(query):
+            return found
+        size = query.get("page_size", _PAGE_DEFAULT)
+        first = (query.get("page", 1) - 1) * size
+        return found[first : first + size]
 
-def paged(query: dict[str, Any], found: Sequence[Any]) -> Sequence[Any]:
-    """The page that was asked for, or all of it."""
-    if not query.keys() & PAGES.keys():
-        return found
-    size = query.get("page_size", _PAGE_DEFAULT)
-    first = (query.get("page", 1) - 1) * size
-    return found[first : first + size]
+    def _is_paged(self, query: dict[str, Any]) -> bool:
+        return self.settings.jobnik_pages or bool(query.keys() & PAGES.keys())
 
 
 def _is_task(stored: Stored) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from detent.engine.shaping import Order
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job.table import ENDED
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.views.jobnik import DEFAULT_PRIORITY, JOBNIK_PRIORITIES, WORKFLOW_WORDS
 from detent.stores.api import Key, Record, key_of
 from detent.stores.select import Filter
@@ -33,7 +34,7 @@ from detent.surfaces.jobnik.checking import (
     query_of,
     text,
 )
-from detent.surfaces.jobnik.desk import PAGES, Desk, paged
+from detent.surfaces.jobnik.desk import PAGES, Desk
 from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
 from detent.surfaces.jobnik.keeping import (
     TRACEPARENT,
@@ -46,7 +47,11 @@ from detent.surfaces.jobnik.keeping import (
 )
 from detent.surfaces.jobnik.showing import FoundJob, job_shown
 
-__all__ = ["TRACE", "Jobs", "created_in"]
+__all__ = ["PRIORITY", "TRACE", "Jobs", "created_in"]
+
+PRIORITY: Final = "jobnik-priority"
+"""The kind of the notes that tasks have yet to hear of a priority."""
+_HEARD_US: Final = 30_000_000
 
 TRACE: Final[dict[str, Rule]] = {
     "traceparent": text(0, 55, TRACEPARENT),
@@ -74,6 +79,13 @@ _MODIFIED: Final = "JOB_MODIFIED"
 _UNCHANGED: Final = (("Reason", "PRIORITY_CANNOT_BE_UPDATED_TO_SAME_VALUE"),)
 
 
+class _Hearing(msgspec.Struct, frozen=True):
+    """A job whose tasks have yet to hear of its priority, and who has set it."""
+
+    job: str
+    by: str
+
+
 class Jobs:
     """Everything about jobs."""
 
@@ -89,7 +101,7 @@ class Jobs:
         with_stages = query.get("should_return_stages", False)
         shown = {
             key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
-            for one in paged(query, jobs)
+            for one in self._desk.paged(query, jobs)
         }
         return self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
 
@@ -143,14 +155,38 @@ class Jobs:
         found = await self._desk.job(call)
         if found.kept.priority == priority:
             return Reply(204, headers=_UNCHANGED)
-        key = key_of(found.flow.workflow)
-        await self._change(key, lambda kept: replace(kept, priority=priority))
-        await self.reprioritise_tasks(key, priority, self._desk.by(call))
+        key, by = key_of(found.flow.workflow), self._desk.by(call)
+        note = self._note(key, by)
+        await self._change(key, lambda kept: replace(kept, priority=priority), (note,))
+        await self.reprioritise_tasks(key, by)
+        await self._desk.engine.put(_gone(note))
         return self._desk.done(_MODIFIED)
 
-    async def reprioritise_tasks(self, key: Key, priority: str, by: By) -> None:
-        """Give all tasks of a job that have not ended the number that the word stands for."""
-        number = JOBNIK_PRIORITIES[priority]
+    def _note(self, key: Key, by: By) -> Record:
+        """It is written with the new priority that tasks have yet to hear of it, and until when."""
+        name = f"{key[1]} {self._desk.engine.identity.id()}"
+        told = msgspec.json.encode(_Hearing(key[1], by.id)).decode()
+        return Record(PRIORITY, name, 1, told, self._desk.now() + _HEARD_US, key[0])
+
+    async def answer(self, due: Sequence[Record]) -> None:
+        """Tell tasks of a new priority where whoever set it has not come to the end."""
+        for record in due:
+            told = msgspec.json.decode(record.data or "", type=_Hearing)
+            by = By(Actor.USER, told.by)
+            await self.reprioritise_tasks((record.tenant, told.job), by)
+            await self._desk.engine.put(_gone(record))
+
+    async def reprioritise_tasks(self, key: Key, by: By) -> None:
+        """Give all tasks of a job that have not ended its priority, as it is in the end."""
+        [job] = await self._desk.jobs_of([key])
+        while job is not None:
+            priority = job.kept.priority
+            await self._renumber(key, JOBNIK_PRIORITIES[priority], by)
+            [job] = await self._desk.jobs_of([key])
+            if job is not None and job.kept.priority == priority:
+                return
+
+    async def _renumber(self, key: Key, number: int, by: By) -> None:
         tasks = await self._desk.tasks(Filter(tenant=key[0], workflow=key[1]))
         live = [one for one in tasks if one.job.state not in ENDED and one.job.priority != number]
         command = j.Reprioritise(number)
@@ -168,7 +204,9 @@ class Jobs:
             raise illegal("JOB", WORKFLOW_WORDS[answer.state or ""], status)
         return self._desk.done(_MODIFIED)
 
-    async def _change(self, key: Key, change: Callable[[JobKept], JobKept]) -> None:
+    async def _change(
+        self, key: Key, change: Callable[[JobKept], JobKept], puts: Sequence[Record] = ()
+    ) -> None:
         """Change what is kept of a job; of a workflow that is none of Jobnik's nothing is."""
 
         def changed(meta: str) -> str:
@@ -177,7 +215,7 @@ class Jobs:
                 raise missing("JOB")
             return job_meta(replace(change(kept), at=self._desk.now()))
 
-        if not await self._desk.engine.workflows.annotate(key, changed):
+        if not await self._desk.engine.workflows.annotate(key, changed, puts):
             raise missing("JOB")
 
     async def _shown(self, call: Call, job: FoundJob, *, with_stages: bool) -> dict[str, Any]:
@@ -199,6 +237,10 @@ def _fits(job: FoundJob, query: dict[str, Any]) -> bool:
     if query.get("priority", job.kept.priority) != job.kept.priority:
         return False
     return created_in(job.flow.workflow.created_at, query)
+
+
+def _gone(record: Record) -> Record:
+    return replace(record, version=record.version + 1, data=None, wake_at=None)
 
 
 def _raw(text_: str) -> Raw:

@@ -28,7 +28,7 @@ from detent.surfaces.jobnik.checking import (
     text,
     uuid,
 )
-from detent.surfaces.jobnik.desk import PAGES, TRIES_MAX, Desk, FoundStage, paged
+from detent.surfaces.jobnik.desk import PAGES, TRIES_MAX, Desk, FoundStage
 from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
 from detent.surfaces.jobnik.jobs import TRACE
 from detent.surfaces.jobnik.keeping import StageKept, stage_kept, trace_of, written
@@ -111,7 +111,7 @@ class Stages:
         ]
         # Ids follow time, so this is the order in which they were made.
         stages.sort(key=lambda one: one.id)
-        with_tasks, page = query.get("should_return_tasks", False), paged(query, stages)
+        with_tasks, page = query.get("should_return_tasks", False), self._desk.paged(query, stages)
         shown = await self._desk.stages_shown(page, with_tasks=with_tasks)
         told = {one.id: each for one, each in zip(page, shown, strict=True)}
         return self._desk.listed(query, stages, lambda one: told[one.id])

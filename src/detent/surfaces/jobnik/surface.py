@@ -18,8 +18,10 @@ from detent.surfaces.jobnik.checking import query_of
 from detent.surfaces.jobnik.desk import Desk
 from detent.surfaces.jobnik.faults import UNKNOWN, problem_reply
 from detent.surfaces.jobnik.gauges import Gauges
-from detent.surfaces.jobnik.jobs import Jobs
+from detent.surfaces.jobnik.jobs import PRIORITY, Jobs
 from detent.surfaces.jobnik.keeping import KIND
+from detent.surfaces.jobnik.paging import CLOSED, page_of
+from detent.surfaces.jobnik.squeezing import squeezed
 from detent.surfaces.jobnik.stages import Stages
 from detent.surfaces.jobnik.tasks import Tasks
 
@@ -42,6 +44,7 @@ class JobnikSurface:
     """Jobnik's manager on one engine."""
 
     prefixes: Sequence[str] = (BASE, "/liveness", "/service-metrics", "/docs/api")
+    admits_sockets = False
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
@@ -58,6 +61,7 @@ class JobnikSurface:
     def opened(self) -> None:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[KIND] = self.stages.answer
+        self.desk.engine.answers[PRIORITY] = self.jobs.answer
 
     def problem(self, problem: Problem, call: Call) -> Reply:  # noqa: ARG002 - others need the call
         """A message and a code."""
@@ -111,6 +115,8 @@ class JobnikSurface:
         yield Route("GET", "/service-metrics", gauges.text, _R, says, type="text/plain")
         for path in ("/docs/api.json", "/docs/api.yaml"):
             yield Route("GET", path, self.openapi, None, "This document.")
+        says = "This document, for people."
+        yield Route("GET", "/docs/api", self.viewer, None, says, type="text/html")
 
     async def liveness(self, _: Call) -> Reply:
         """Whether the store answers."""
@@ -121,6 +127,10 @@ class JobnikSurface:
         """What may be asked here; JSON is YAML too."""
         media = "application/json"
         return self.desk.reply(document(self.routes, _SCHEMAS, media, version("detent")))
+
+    async def viewer(self, _: Call) -> Reply:
+        """The same as a page."""
+        return Reply(200, page_of(self.routes), "text/html; charset=utf-8", headers=(CLOSED,))
 
 
 def _route(  # noqa: PLR0913 - one per column of the table above
@@ -139,7 +149,7 @@ def _route(  # noqa: PLR0913 - one per column of the table above
             raise Problem(405, UNKNOWN, "HEAD method not allowed")
         if not asks:
             query_of(call, {})
-        return await handler(call)
+        return squeezed(await handler(call), call)
 
     says = (handler.__doc__ or "").strip().split("\n")[0]
     told: dict[str, Any] = {"takes": "Anything"} if method in ("POST", "PUT", "PATCH") else {}

@@ -113,8 +113,7 @@ class Tasks:
         """Whoever changed the priority in this moment may not have seen the new tasks."""
         [job] = await self._desk.jobs_of([stage.key])
         if job is not None and job.kept.priority != stage.job.kept.priority:
-            by = self._desk.by(call)
-            await self._jobs.reprioritise_tasks(stage.key, job.kept.priority, by)
+            await self._jobs.reprioritise_tasks(stage.key, self._desk.by(call))
 
     async def listed(self, call: Call) -> Reply:
         """Tasks, by stage, type, status and the time they were made."""

@@ -167,11 +167,22 @@ class Admin:
 
     async def quiet(self, call: Call) -> Reply:
         """Tell a worker to take no more jobs."""
+        return await self._direct(call, "quiet")
+
+    async def wake(self, call: Call) -> Reply:
+        """Tell a worker that was quieted to go on."""
+        return await self._direct(call, "running")
+
+    async def terminate(self, call: Call) -> Reply:
+        """Tell a worker to finish what it does, and to end."""
+        return await self._direct(call, "terminate")
+
+    async def _direct(self, call: Call, directive: str) -> Reply:
         key = (self._desk.tenant(call), call.param("id"))
         if await self._workers.get(key) is None:
             raise missing("worker", key[1])
-        await self._workers.direct(key, "quiet")
-        return self._desk.reply({"id": key[1], "state": "quiet"})
+        await self._workers.direct(key, directive)
+        return self._desk.reply({"id": key[1], "state": directive})
 
     async def remove_worker(self, call: Call) -> Reply:
         """Forget a worker."""
@@ -321,6 +332,7 @@ def _worker_shown(worker: Worker) -> dict[str, Any]:
     told_of = {
         "id": worker.id,
         "hostname": worker.hostname,
+        "pid": worker.pid,
         "state": worker.directive if worker.directive != "running" else worker.state,
         "queues": worker.queues,
         "concurrency": worker.concurrency,

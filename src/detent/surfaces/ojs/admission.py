@@ -36,7 +36,9 @@ class Admission:
             self._desk.need_queue(call, one.ask.queue)
             await self._registry.need_fit(one.ask)
         pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
-        await self._set_limits(tenant, wanted)
+        limited = [one for one in wanted if one.limits is not None]
+        if limited:
+            await self._set_limits(tenant, limited)
         return pressure
 
     async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:

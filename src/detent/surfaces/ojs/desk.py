@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from detent.engine.engine import Engine
+from detent.engine.trace import read as trace_in
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Key, Record, Stored
-from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.exchange import Call, Reply, Settings, digest_of
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
+from detent.surfaces.http.tracing import trace_of
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
-from detent.surfaces.ojs.reading import Reader, object_of
+from detent.surfaces.ojs.reading import Reader, Wanted, object_of
 
 __all__ = ["Desk", "digest_of", "page_of", "read_body"]
 
@@ -71,6 +73,23 @@ class Desk:
     def reader(self, call: Call) -> Reader:
         """Reads jobs for whoever calls."""
         return Reader(self.tenant(call), self.now(), vetoes=self.settings.test_mode)
+
+    def traced(self, call: Call, wanted: Wanted) -> Wanted:
+        """The same, in the trace of whoever calls, unless it says itself which one it is in."""
+        trace = None if trace_in(wanted.ask.meta) else trace_of(call)
+        return wanted if trace is None else replace(wanted, ask=replace(wanted.ask, trace=trace))
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def seen(self, count: int) -> str:
+        """What a claim has seen, told so that only this process takes it for its own."""
+        return f"{self.started_at}.{count}"
+
+    def seen_here(self, told: str | None) -> int | None:
+        """The count, if it is one of ours."""
+        mark, _, count = (told or "").partition(".")
+        is_ours = mark == str(self.started_at) and count.isascii() and count.isdigit()
+        return int(count) if is_ours and len(count) <= len(mark) else None
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -169,8 +188,3 @@ def _number(query: Mapping[str, str], name: str, default: int, most: int, least:
 
 
 number_in = _number
-
-
-def digest_of(text: str) -> str:
-    """What the history keeps of a result."""
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -7,16 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.webhook import Delivery, Standing, Style, Webhook
+from detent.engine.webhook import Delivery, Only, Standing, Style, Webhook
 from detent.stores.api import Key
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, number_in, read_body
-from detent.surfaces.ojs.faults import invalid, missing, unsupported
+from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Hooks"]
 
+_NAMES_MAX: Final = 100
 _WORDS: Final = {
     "job.enqueue": "job.enqueued",
     "job.scheduled": "job.scheduled",
@@ -41,12 +43,17 @@ _STANDINGS: Final = {
 }
 
 
+class _Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    queues: list[str] = []
+    job_types: list[str] = []
+
+
 class _Subscription(msgspec.Struct, frozen=True):
     url: str | None = None
     events: list[str] | None = None
     secret: str | None = None
     active: bool | None = None
-    filter: dict[str, Any] | None = None
+    filter: _Filter | None = None
 
 
 class Hooks:
@@ -58,10 +65,10 @@ class Hooks:
     async def create(self, call: Call) -> Reply:
         """A new subscription; its secret is shown this once."""
         asked = read_body(call, _Subscription)
-        if call.who.queues != ("*",):
-            raise Problem(403, "forbidden", "a subscription hears of all queues; this key does not")
         if not asked.url or not asked.events:
             raise invalid("url and events are needed", field="url")
+        only = _only(asked) or Only()
+        self._need_queues(call, only)
         hook, secret = await self._desk.engine.webhooks.add(
             asked.url,
             self._events(asked),
@@ -69,6 +76,7 @@ class Hooks:
             tenant=self._desk.tenant(call),
             words=_WORDS,
             style=Style.OJS,
+            only=only,
         )
         shown = {**_shown(hook), "secret": secret}
         return self._desk.reply({"subscription": shown, **shown}, 201)
@@ -86,8 +94,10 @@ class Hooks:
         """Another address, other events, off or on."""
         hook, asked = await self._hook(call), read_body(call, _Subscription)
         events = None if asked.events is None else self._events(asked)
+        only = _only(asked)
+        self._need_queues(call, only or hook.only)
         changed = await self._desk.engine.webhooks.edit(
-            (hook.tenant, hook.id), url=asked.url, events=events, active=asked.active
+            (hook.tenant, hook.id), url=asked.url, events=events, active=asked.active, only=only
         )
         return self._told(changed)
 
@@ -116,9 +126,28 @@ class Hooks:
         again = await self._desk.engine.webhooks.retry(self._key(call))
         return self._desk.reply({"delivery": _delivery_shown(again)})
 
+    async def delivery(self, call: Call) -> Reply:
+        """One delivery."""
+        found = await self._desk.engine.webhooks.delivery(self._key(call))
+        return self._desk.reply({"delivery": _delivery_shown(found)})
+
+    async def test(self, call: Call) -> Reply:
+        """Send it an event that tries it out."""
+        hook = await self._hook(call)
+        made = await self._desk.engine.webhooks.trial((hook.tenant, hook.id))
+        return self._desk.reply({"delivery": _delivery_shown(made)}, 202)
+
+    def _need_queues(self, call: Call, only: Only) -> None:
+        """Refuse to tell of queues that the key is not for."""
+        if call.who.queues == ("*",):
+            return
+        if not only.queues:
+            why = "this key is not for all queues: name those to hear of in filter.queues"
+            raise Problem(403, "forbidden", why)
+        for queue in only.queues:
+            self._desk.need_queue(call, queue)
+
     def _events(self, asked: _Subscription) -> Sequence[str]:
-        if asked.filter:
-            raise unsupported("filter: a subscription hears of all queues and types of its tenant")
         unknown = [one for one in asked.events or () if one not in _OURS]
         if unknown:
             known = ", ".join(sorted(_OURS))
@@ -140,7 +169,20 @@ class Hooks:
         return self._desk.reply({"subscription": shown, **shown})
 
 
+def _only(asked: _Subscription) -> Only | None:
+    """Whose events are wanted, if that is said."""
+    if asked.filter is None:
+        return None
+    for field, names in (("queues", asked.filter.queues), ("job_types", asked.filter.job_types)):
+        if len(names) > _NAMES_MAX:
+            raise invalid(f"filter.{field} has at most {_NAMES_MAX} names", field="filter")
+        for name in names:
+            need_text(f"filter.{field}", name)
+    return Only(tuple(asked.filter.queues), tuple(asked.filter.job_types))
+
+
 def _shown(hook: Webhook) -> dict[str, Any]:
+    only = {"queues": hook.only.queues, "job_types": hook.only.types}
     return {
         "id": hook.id,
         "url": hook.url,
@@ -148,6 +190,7 @@ def _shown(hook: Webhook) -> dict[str, Any]:
         "active": hook.active,
         "created_at": told(hook.created_at),
         "failures": hook.failures,
+        "filter": {name: value for name, value in only.items() if value},
     }
 
 

@@ -58,7 +58,7 @@ class Jobs:
 
     async def push(self, call: Call) -> Reply:
         """A new job; 200 when a unique one was there already."""
-        wanted = self._desk.reader(call).read(call.body)
+        wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
@@ -103,7 +103,7 @@ class Jobs:
         self, call: Call, index: int, one: dict[str, Raw], key: str | None
     ) -> dict[str, Any]:
         try:
-            wanted = self._desk.reader(call).job(one)
+            wanted = self._desk.traced(call, self._desk.reader(call).job(one))
             if key is not None:
                 wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
             await self._admission.admit(call, [wanted])
@@ -128,7 +128,7 @@ class Jobs:
         reader, read = self._desk.reader(call), list[Wanted]()
         for index, one in enumerate(given):
             try:
-                read.append(reader.job(one))
+                read.append(self._desk.traced(call, reader.job(one)))
             except Problem as problem:
                 problem.details["index"] = index
                 raise

@@ -16,6 +16,13 @@ __all__ = ["Manifest"]
 
 _LEVEL: Final = 4
 _VERSION: Final = version("detent")
+_REMOTE = {
+    "name": "x-detent-remote-workers",
+    "uri": "https://detent.dev/ojs/remote-workers",
+    "version": "1.0",
+}
+"""What our own workers say: `claim_id` and `records` of a fetch, `leases` of a heartbeat, and
+`/workers/report`, `/workers/wait`, `/workers/results` and `/workers/gone`."""
 _OFFICIAL = (
     "admin-api",
     "dead-letter",
@@ -42,7 +49,6 @@ _ABSENT = (
     "total-timeout",
     "stall-detection",
     "result-ttl",
-    "webhook-filters",
 )
 
 
@@ -74,7 +80,7 @@ class Manifest:
             "unique_job_strength": "strong",
             "extensions": {
                 "official": official,
-                "experimental": [],
+                "experimental": [_REMOTE],
                 "absent": _ABSENT,
                 "payload_limits": {
                     "max_envelope_bytes": self._desk.settings.body_bytes_max,

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from detent.engine.queries import QueueRow
+from detent.engine.remembering import Remembered
 from detent.lifecycle.job.table import ENDED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
@@ -25,10 +26,8 @@ __all__ = ["KIND", "Queues"]
 
 KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
-FRESH_US: Final = 1_000_000
 _HELD_MAX: Final = 10_000
 _WARNING: Final = 0.8
-_KNOWN_MAX: Final = 10_000
 _STATES = tuple(state.value for state in JobState)
 
 
@@ -46,7 +45,7 @@ class Queues:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._known: dict[Key, tuple[int, _Config | None]] = {}
+        self._known: Remembered[Key, _Config | None] = Remembered(self._config, desk.now)
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -76,7 +75,7 @@ class Queues:
         """How many jobs of a queue are in each state, exactly."""
         row = await self.row(call, self._name(call))
         counts = await self._counted(call, row)
-        config = await self._config((self._desk.tenant(call), row.name))
+        config = await self._known.get((self._desk.tenant(call), row.name))
         stats = {
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
             "queue": row.name,
@@ -122,7 +121,7 @@ class Queues:
         if "rate_limit" in fields or "concurrency" in fields:
             await self._limit(call, name, fields)
         await self._desk.change(KIND, key, changed)
-        self._known.pop(key, None)
+        self._known.forget(key)
         told_of = dict(fields)
         return self._desk.reply({"queue": name, "config": told_of, **told_of})
 
@@ -160,7 +159,7 @@ class Queues:
         told_of: tuple[tuple[str, str], ...] = ()
         numbers = {queues[0]: 1} if len(queues) == 1 else Counter(queues)
         for queue, number in numbers.items():
-            config = await self._config((tenant, queue))
+            config = await self._known.get((tenant, queue))
             if config is None or config.max_depth is None:
                 continue
             rows = await self._desk.engine.queries.queues(tenant)
@@ -206,20 +205,13 @@ class Queues:
 
     async def _since(self, call: Call, row: QueueRow) -> str:
         """When it was set up; one that is merely used has no such time but our own."""
-        config = await self._config((self._desk.tenant(call), row.name))
+        config = await self._known.get((self._desk.tenant(call), row.name))
         return told(self._desk.started_at if config is None else config.created_at)
 
     async def _config(self, key: Key) -> _Config | None:
-        at, config = self._known.get(key, (-FRESH_US, None))
-        now = self._desk.now()
-        if now - at >= FRESH_US:
-            record = await self._desk.record(KIND, key)
-            data = None if record is None else record.data
-            config = None if data is None else msgspec.json.decode(data, type=_Config)
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known[key] = (now, config)
-        return config
+        record = await self._desk.record(KIND, key)
+        data = None if record is None else record.data
+        return None if data is None else msgspec.json.decode(data, type=_Config)
 
 
 def _status(row: QueueRow) -> str:

@@ -95,6 +95,9 @@ _SERVERS = frozenset(
 )
 """What the server sets: whatever a client says about it is not heard."""
 _KNOWN = _OWN | _OPTIONS | _SERVERS
+_UNECHOED = frozenset({"queue", "priority", "retry", "retry_policy", "tags", "pending"})
+"""Options that are shown as what they came to, so that nobody must keep how they were written."""
+_USUAL = Deadlines(active_us=TIMEOUT_US)
 
 
 class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,6 +109,9 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int | None = None
     visibility_ms: int | None = None
     policies: dict[str, Raw] = {}
+
+
+_NO_EXTRAS = Extras()
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -132,20 +138,21 @@ class Reader:
         """The same for an object that has been taken apart already."""
         type_, payload = _type_of(fields), _args_of(fields)
         raw = {**(defaults or {}), **_options_of(fields)}
-        options = {name: _plain(name, raw[name]) for name in raw if name != "metadata"}
-        options = {name: value for name, value in options.items() if value is not None}
+        options = _values(raw)
         meta = _meta_of(fields, raw.get("metadata"))
         self._need_no_veto(meta, payload)
         run, expires = self._start(options), self._end(options)
         visibility, timeout = _visibility(options), _timeout(options)
-        kept = Extras(
-            {name: fields[name] for name in fields.keys() - _KNOWN},
-            None if run is None else run[1],
-            None if expires is None else expires[1],
-            None if timeout is None else timeout // 1_000,
-            None if visibility is None else visibility // 1_000,
-            {name: raw[name] for name in ("unique", "rate_limit") if name in options},
-        )
+        kept = _NO_EXTRAS
+        if not (fields.keys() <= _KNOWN and options.keys() <= _UNECHOED):
+            kept = Extras(
+                {name: fields[name] for name in fields.keys() - _KNOWN},
+                None if run is None else run[1],
+                None if expires is None else expires[1],
+                None if timeout is None else timeout // 1_000,
+                None if visibility is None else visibility // 1_000,
+                {name: raw[name] for name in ("unique", "rate_limit") if name in options},
+            )
         queue, limits = (
             need_queue(options.get("queue", "default")),
             limits_of(options.get("rate_limit")),
@@ -164,7 +171,7 @@ class Reader:
             priority=_priority(options.get("priority", 0)),
             run_at=None if run is None else run[0],
             expires_at=None if expires is None else expires[0],
-            deadlines=Deadlines(active_us=timeout or TIMEOUT_US),
+            deadlines=_USUAL if timeout is None else Deadlines(active_us=timeout),
             held=_flag("pending", options.get("pending", False)),
             retry=retry_of(options.get("retry", options.get("retry_policy"))),
             unique=self._unique(options.get("unique"), type_, queue, payload, meta),
@@ -234,6 +241,16 @@ def _plain(name: str, raw: Raw) -> Any:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise invalid(f"{name} cannot be read", field=name) from None
+
+
+def _values(raw: Mapping[str, Raw]) -> dict[str, Any]:
+    """What options say; those that say null say nothing."""
+    found: dict[str, Any] = {}
+    for name, one in raw.items():
+        value = None if name == "metadata" else _plain(name, one)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def _is_null(raw: Raw | None) -> bool:
@@ -319,9 +336,6 @@ def _meta_text(meta: Mapping[str, Raw], extras: Extras) -> str:
     if extras == _NO_EXTRAS:
         return msgspec.json.encode(meta).decode() if meta else "{}"
     return msgspec.json.encode({**meta, EXTRAS: extras}).decode()
-
-
-_NO_EXTRAS = Extras()
 
 
 def _text_or_none(name: str, raw: Raw | None) -> str | None:

@@ -8,11 +8,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
+from detent.engine.conforming import faults, unfit
 from detent.engine.enqueueing import Ask
+from detent.engine.remembering import Remembered
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.conforming import faults, unfit
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
 from detent.surfaces.ojs.reading import need_text
@@ -22,11 +23,9 @@ __all__ = ["Registry"]
 
 BY_TYPE: Final = "ojs-schema"
 BY_URI: Final = "ojs-schema-uri"
-FRESH_US: Final = 1_000_000
 _BYTES_MAX: Final = 65_536
 _VERSIONS_MAX: Final = 1_000
 _DIGITS: Final = 9
-_KNOWN_MAX: Final = 10_000
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -49,7 +48,9 @@ class Registry:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._known: dict[tuple[str, Key], tuple[int, _Schema | None]] = {}
+        self._known: Remembered[tuple[str, Key], _Schema | None] = Remembered(
+            self._schema, desk.now
+        )
 
     # --- holding jobs to them -------------------------------------------------------------------
 
@@ -59,19 +60,13 @@ class Registry:
         if ask.schema is not None:
             asked.append((BY_URI, (ask.tenant, ask.schema)))
         for kind, key in asked:
-            found = await self._schema(kind, key)
+            found = await self._known.get((kind, key))
             if found is not None:
                 _need_fit(msgspec.json.decode(found.schema), ask)
 
-    async def _schema(self, kind: str, key: Key) -> _Schema | None:
-        at, found = self._known.get((kind, key), (-FRESH_US, None))
-        now = self._desk.now()
-        if now - at >= FRESH_US:
-            found = await self._newest(key) if kind == BY_TYPE else await self._named(key)
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known[kind, key] = (now, found)
-        return found
+    async def _schema(self, asked: tuple[str, Key]) -> _Schema | None:
+        kind, key = asked
+        return await self._newest(key) if kind == BY_TYPE else await self._named(key)
 
     # --- by type and version --------------------------------------------------------------------
 
@@ -83,7 +78,7 @@ class Registry:
         need_text("type", name)
         made = _Schema(schema, self._desk.now(), type=type_, version=version)
         await self._add(BY_TYPE, (self._desk.tenant(call), name), made)
-        self._known.clear()
+        self._known.forget()
         return self._desk.reply({"type": type_, "version": version}, 201)
 
     async def newest(self, call: Call) -> Reply:
@@ -112,7 +107,7 @@ class Registry:
         record = await self._record(call)
         gone = Record(BY_TYPE, record.id, record.version + 1, None, tenant=record.tenant)
         await self._desk.engine.put(gone)
-        self._known.clear()
+        self._known.forget()
         type_, version = call.param("type"), self._version(call)
         return self._desk.reply({"deleted": True, "type": type_, "version": version})
 
@@ -149,7 +144,7 @@ class Registry:
         schema, now = _checked(sent), self._desk.now()
         made = _Schema(schema, now, uri, sent.type, sent.version)
         await self._add(BY_URI, (self._desk.tenant(call), uri), made)
-        self._known.clear()
+        self._known.forget()
         return self._desk.reply({"schema": _shown(made)}, 201)
 
     async def listed(self, call: Call) -> Reply:
@@ -172,7 +167,7 @@ class Registry:
         if await self._named(key) is None:
             raise missing("schema", uri)
         await self._desk.change(BY_URI, key, lambda _: (None, None))
-        self._known.clear()
+        self._known.forget()
         return self._desk.reply({"deleted": True, "uri": uri})
 
     async def _named(self, key: Key) -> _Schema | None:

@@ -5,13 +5,13 @@ Requests are read by the code that serves them; what is said here is what that c
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from detent.lifecycle.views import OJS
+from detent.surfaces.http.openapi import Schema, list_of, object_of, ref
 
 __all__ = ["PAGES", "SCHEMAS"]
 
-Schema = dict[str, Any]
 _TEXT: Final[Schema] = {"type": "string"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _ANY_OBJECT: Final[Schema] = {"type": "object"}
@@ -19,32 +19,19 @@ _AT: Final[Schema] = {"type": "string", "format": "date-time"}
 _STATES = sorted({word.word for word in OJS.words})
 
 
-def _object(required: tuple[str, ...] = (), **properties: Schema) -> Schema:
-    told: Schema = {"type": "object", "properties": properties}
-    return {**told, "required": list(required)} if required else told
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _list(name: str) -> Schema:
-    return {"type": "array", "items": _ref(name)}
-
-
 PAGES: Final[dict[str, Schema]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 200},
     "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000},
 }
 _QUEUE: Final[Schema] = {"type": "string", "pattern": r"^[a-z0-9][a-z0-9\-.]*$", "maxLength": 128}
-_RETRY: Final[Schema] = _object(
+_RETRY: Final[Schema] = object_of(
     max_attempts={"type": "integer", "minimum": 0, "maximum": 100_000},
     initial_interval={"type": "string", "pattern": r"^PT\d{1,4}S$"},
     backoff_coefficient={"type": "number", "minimum": 1, "maximum": 1_000},
     jitter={"type": "boolean"},
     on_exhaustion={"enum": ["discard", "dead_letter"]},
 )
-_OPTIONS: Final[Schema] = _object(
+_OPTIONS: Final[Schema] = object_of(
     queue=_QUEUE,
     priority={"type": "integer", "minimum": -100, "maximum": 100},
     retry=_RETRY,
@@ -61,9 +48,9 @@ _REPORT: Final[dict[str, Schema]] = {
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Error": _object(
+    "Error": object_of(
         ("error",),
-        error=_object(
+        error=object_of(
             ("code", "message", "retryable", "type", "details", "request_id", "hint", "docs_url"),
             code={"type": "string", "minLength": 1},
             type=_TEXT,
@@ -76,7 +63,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         ),
     ),
     "Anything": _ANY_OBJECT,
-    "Job": _object(
+    "Job": object_of(
         ("specversion", "id", "type", "queue", "args", "meta", "priority", "state", "attempt"),
         specversion=_TEXT,
         id=_TEXT,
@@ -102,54 +89,56 @@ SCHEMAS: Final[dict[str, Schema]] = {
         error=_ANY_OBJECT,
         errors={"type": "array", "items": _ANY_OBJECT},
     ),
-    "JobRequest": _object(
+    "JobRequest": object_of(
         ("type", "args"),
         type={"type": "string", "pattern": r"^[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*$"},
         args={"type": "array"},
         meta=_ANY_OBJECT,
         options=_OPTIONS,
     ),
-    "JobReply": _object(("job",), job=_ref("Job")),
-    "JobsRequest": _object(("jobs",), jobs={**_list("JobRequest"), "minItems": 1}),
-    "JobsReply": _object(("jobs",), jobs=_list("Job")),
-    "FetchRequest": _object(
+    "JobReply": object_of(("job",), job=ref("Job")),
+    "JobsRequest": object_of(("jobs",), jobs={**list_of("JobRequest"), "minItems": 1}),
+    "JobsReply": object_of(("jobs",), jobs=list_of("Job")),
+    "FetchRequest": object_of(
         ("queues",),
         queues={"type": "array", "items": _QUEUE, "minItems": 1, "maxItems": 100},
         count={"type": "integer", "minimum": 1, "maximum": 100},
         worker_id=_TEXT,
         visibility_timeout_ms={"type": "integer", "minimum": 1},
     ),
-    "AckRequest": _object(("job_id",), **_REPORT, result={}),
-    "NackRequest": _object(
+    "AckRequest": object_of(("job_id",), **_REPORT, result={}),
+    "NackRequest": object_of(
         ("job_id", "error"),
         **_REPORT,
-        error=_object(code=_TEXT, message=_TEXT, type=_TEXT, retryable={"type": "boolean"}),
+        error=object_of(code=_TEXT, message=_TEXT, type=_TEXT, retryable={"type": "boolean"}),
         requeue={"type": "boolean"},
     ),
-    "ReportReply": _object(
-        ("id", "job_id", "state", "job"), state={"enum": _STATES}, job=_ref("Job")
+    "ReportReply": object_of(
+        ("id", "job_id", "state", "job"), state={"enum": _STATES}, job=ref("Job")
     ),
-    "BeatRequest": _object(
+    "BeatRequest": object_of(
         ("worker_id",),
         worker_id={"type": "string", "minLength": 1, "maxLength": 200},
         active_jobs={"type": "array", "items": _TEXT},
         state=_TEXT,
     ),
-    "CronRequest": _object(
+    "CronRequest": object_of(
         ("name", "expression", "job_template"),
         name={"type": "string", "pattern": r"^[a-z0-9][a-z0-9\-.]*$", "maxLength": 255},
         expression=_TEXT,
         timezone=_TEXT,
-        job_template=_ref("JobRequest"),
+        job_template=ref("JobRequest"),
     ),
-    "WorkflowRequest": _object(
+    "WorkflowRequest": object_of(
         type={"enum": ["chain", "group", "batch"]},
         name=_TEXT,
-        steps=_list("JobRequest"),
-        jobs=_list("JobRequest"),
+        steps=list_of("JobRequest"),
+        jobs=list_of("JobRequest"),
     ),
-    "WorkflowReply": _object(
+    "WorkflowReply": object_of(
         ("workflow",),
-        workflow=_object(("id", "state", "steps"), id=_TEXT, state=_TEXT, steps={"type": "array"}),
+        workflow=object_of(
+            ("id", "state", "steps"), id=_TEXT, state=_TEXT, steps={"type": "array"}
+        ),
     ),
 }

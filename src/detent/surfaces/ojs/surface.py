@@ -29,6 +29,7 @@ from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.registry import Registry
+from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.streams import Streams
@@ -50,6 +51,7 @@ class OjsSurface:
     """Open Job Spec 1.0 on one engine."""
 
     prefixes: Sequence[str] = ("/ojs", "/")
+    admits_sockets = False
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
@@ -135,6 +137,11 @@ class OjsSurface:
         for path in ("/workers/heartbeat", "/workers/beat"):
             yield _route("POST", path, self.workers.heartbeat, _W, takes="BeatRequest")
         yield _route("POST", "/workers/register", self.workers.register, _W)
+        remote = Remote(self.desk, self.workers)
+        yield _route("POST", "/workers/report", remote.report, _W)
+        yield _route("POST", "/workers/wait", remote.wait, _W)
+        yield _route("POST", "/workers/results", remote.results, _W)
+        yield _route("POST", "/workers/gone", remote.gone, _W)
         yield _route("GET", "/workers/{id}/health", self.workers.health, _R, (200, 503))
 
     def _other_routes(self) -> Iterable[Route]:
@@ -198,7 +205,9 @@ class OjsSurface:
         yield _route("PATCH", f"{base}/{{id}}", hooks.patch, _O)
         yield _route("DELETE", f"{base}/{{id}}", hooks.delete, _O)
         yield _route("POST", f"{base}/{{id}}/rotate-secret", hooks.rotate, _O)
+        yield _route("POST", f"{base}/{{id}}/test", hooks.test, _O, (202,))
         yield _route("GET", "/webhooks/deliveries", hooks.deliveries, _R)
+        yield _route("GET", "/webhooks/deliveries/{id}", hooks.delivery, _R)
         yield _route("POST", "/webhooks/deliveries/{id}/retry", hooks.retry, _O)
         yield _route("GET", "/rate-limits", limiting.listed, _R)
         yield _route("GET", "/rate-limits/{key}", limiting.get, _R)
@@ -236,6 +245,8 @@ class OjsSurface:
         yield _route("POST", "/admin/jobs/{id}/retry", admin.retry, _O)
         yield _route("GET", "/admin/workers", admin.workers, _R)
         yield _route("POST", "/admin/workers/{id}/quiet", admin.quiet, _O)
+        yield _route("POST", "/admin/workers/{id}/resume", admin.wake, _O)
+        yield _route("POST", "/admin/workers/{id}/terminate", admin.terminate, _O)
         yield _route("DELETE", "/admin/workers/{id}", admin.remove_worker, _O, (204,))
         yield _route("GET", "/admin/dead-letter", admin.letters, _R)
         yield _route("GET", "/admin/dead-letter/stats", self.letters.stats, _R)

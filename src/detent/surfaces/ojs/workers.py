@@ -66,6 +66,7 @@ class _Beat(msgspec.Struct, frozen=True):
     active_jobs: list[str] | int | None = None
     active_job_ids: list[str] | None = None
     job_id: str | None = None
+    leases: dict[str, str] | None = None
     visibility_timeout_ms: int | None = None
     state: str | None = None
     hostname: str | None = None
@@ -80,7 +81,8 @@ class _Beat(msgspec.Struct, frozen=True):
         """The jobs that it says it has."""
         some = self.active_jobs if isinstance(self.active_jobs, list) else []
         one = [self.job_id] if self.job_id else []
-        return list(dict.fromkeys([*some, *(self.active_job_ids or []), *one]))[:_JOBS_MAX]
+        every = [*some, *(self.active_job_ids or []), *one, *(self.leases or {})]
+        return list(dict.fromkeys(every))[:_JOBS_MAX]
 
 
 class Workers:
@@ -111,7 +113,7 @@ class Workers:
         """A sign of life: the reservations of the jobs that are named begin anew."""
         beat = read_body(call, _Beat)
         worker = await self._beaten(call, beat)
-        extended, lost = await self._extended(call, beat)
+        extended, lost, cancelled = await self._extended(call, beat)
         return self._desk.reply(
             {
                 "acknowledged": True,
@@ -119,7 +121,9 @@ class Workers:
                 "directive": "" if worker.directive == "running" else worker.directive,
                 "jobs_extended": extended,
                 "jobs_lost": lost,
+                "jobs_cancelled": cancelled,
                 "server_time": told(self._desk.now()),
+                "now": self._desk.now(),
             }
         )
 
@@ -168,6 +172,11 @@ class Workers:
         await self._desk.change(KIND, key, directed)
         self._known.pop(key, None)
 
+    async def bury(self, key: Key) -> int:
+        """It has ended: forget it, and let others have what it held; how many jobs that were."""
+        await self.remove(key)
+        return await self._lose_jobs(key)
+
     async def remove(self, key: Key) -> None:
         """Forget a worker."""
         await self._desk.change(KIND, key, lambda _: (None, None))
@@ -189,20 +198,28 @@ class Workers:
         self._remember(key, made[-1].is_quiet)
         return made[-1]
 
-    async def _extended(self, call: Call, beat: _Beat) -> tuple[list[str], list[str]]:
-        """Which of the jobs are held for longer now, and which are not held any more."""
+    async def _extended(self, call: Call, beat: _Beat) -> tuple[list[str], list[str], list[str]]:
+        """Which jobs are held for longer now, which are not held any more, and which should stop.
+
+        A job that was called off is still held, until its worker has ended it.
+        """
         names, tenant = beat.named, self._desk.tenant(call)
         found = await self._desk.find([(tenant, name) for name in names]) if names else []
-        held = [(n, one) for n, one in zip(names, found, strict=True) if _is_held(one, beat)]
+        held = [(n, one) for n, one in zip(names, found, strict=True) if _is_held(n, one, beat)]
         asked = [(one.job.lease or "", self._until(one, beat)) for _, one in held if one]
         now = self._desk.now()
         done = await self._desk.engine.store.extend(asked, now=now) if asked else []
         extended = [name for (name, _), good in zip(held, done, strict=True) if good]
-        kept = {*extended, *(n for n, one in zip(names, found, strict=True) if one is None)}
-        return extended, [name for name in names if name not in kept]
+        forgiven = (
+            () if beat.leases else (n for n, one in zip(names, found, strict=True) if not one)
+        )
+        kept = {*extended, *forgiven}
+        cancelled = [name for name, one in held if one and one.job.cancel_at is not None]
+        return extended, [name for name in names if name not in kept], cancelled
 
     def _until(self, stored: Stored, beat: _Beat) -> int:
-        own = kept_of(stored.body.meta).extras.visibility_ms
+        # Whoever names leases holds all its jobs alike, and for as long as it says.
+        own = None if beat.leases else kept_of(stored.body.meta).extras.visibility_ms
         asked = own or beat.visibility_timeout_ms
         usual = PROFILES[ProfileName.OJS].lease_us
         return self._desk.now() + (
@@ -229,17 +246,18 @@ class Workers:
             elif await engine.put(
                 Record(KIND, record.id, record.version + 1, None, None, record.tenant)
             ):
-                await self._lose_jobs(worker, record.tenant)
+                await self._lose_jobs((record.tenant, worker.id))
 
-    async def _lose_jobs(self, worker: Worker, tenant: str) -> None:
-        engine, now = self._desk.engine, self._desk.now()
+    async def _lose_jobs(self, key: Key) -> int:
+        engine, now, (tenant, name) = self._desk.engine, self._desk.now(), key
         held = [
             one
-            for one in await engine.store.held_by(worker.id, _JOBS_MAX)
+            for one in await engine.store.held_by(name, _JOBS_MAX)
             if one.job.wire and one.job.tenant == tenant
         ]
         await engine.store.extend([(one.job.lease or "", now) for one in held], now=now)
         await engine.carry_out([_dead(one, now) for one in held])
+        return len(held)
 
 
 def _dead(stored: Stored, now: int) -> Change:
@@ -255,8 +273,10 @@ def replace_wake(record: Record, wake_at: int) -> Record:
     return replace(record, version=record.version + 1, wake_at=wake_at)
 
 
-def _is_held(stored: Stored | None, beat: _Beat) -> bool:
+def _is_held(name: str, stored: Stored | None, beat: _Beat) -> bool:
     if stored is None or stored.job.state != "active" or not stored.job.wire:
+        return False
+    if beat.leases is not None and beat.leases.get(name) != stored.job.lease:
         return False
     return stored.job.holder in (beat.worker_id, "anonymous")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from detent.engine.commands import Beside, Change
 from detent.engine.limits import need_result
 from detent.engine.secrets import Owner
+from detent.errors import SecretError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
@@ -20,7 +22,7 @@ from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.lifecycle.retry import ErrorInfo
 from detent.lifecycle.views.facts import counted_attempt
-from detent.stores.api import Claimed, Failure, Key, Stored, Want, key_of
+from detent.stores.api import Claimed, Failure, Fair, Key, Stored, Want, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, digest_of, read_body
@@ -54,6 +56,9 @@ class _Fetch(msgspec.Struct, frozen=True):
     visibility_timeout_ms: int | None = None
     wait_ms: int | None = None
     types: list[str] | None = None
+    fair: Fair | None = None
+    claim_id: str | None = None
+    records: bool = False
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -100,6 +105,8 @@ class Working:
         want = self._want(call, asked)
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
+        if asked.records:
+            return self._recorded(await self._desk.engine.claim(want))
         claimed = await self._claimed(want, asked)
         jobs = [await self._handed_over(one, want) for one in claimed.jobs]
         told: dict[str, Any] = {"jobs": jobs}
@@ -115,21 +122,50 @@ class Working:
         count = 1 if asked.count is None else asked.count
         if count < 1:
             raise invalid("count must be 1 or more", field="count")
-        new = self._desk.engine.identity.id
         holder = need_text("worker_id", asked.worker_id or ANONYMOUS)
         visibility = asked.visibility_timeout_ms
+        name, leases = self._names(call, asked, min(count, COUNT_MAX))
         return Want(
-            command_id=new(),
+            command_id=name,
             by=By(Actor.WORKER, holder),
             holder=holder,
-            leases=tuple(new() for _ in range(min(count, COUNT_MAX))),
+            leases=leases,
             queues=tuple(dict.fromkeys(asked.queues)),
             tenant=self._desk.tenant(call),
             wire=True,
             lease_us=None if visibility is None else span_ms("visibility_timeout_ms", visibility),
             types=None if asked.types is None else tuple(asked.types),
             profiles=_CLAIMABLE,
+            fair=asked.fair,
         )
+
+    def _names(self, call: Call, asked: _Fetch, count: int) -> tuple[str, tuple[str, ...]]:
+        """What the claim and its leases are called: whoever repeats a claim gets the same jobs.
+
+        That is for workers that name their claims, and theirs alone: the names are made of it.
+        """
+        new = self._desk.engine.identity.id
+        if asked.claim_id is None:
+            return new(), tuple(new() for _ in range(count))
+        owner = (self._desk.tenant(call), asked.worker_id or ANONYMOUS, asked.claim_id)
+        name = digest_of("\0".join(owner))
+        return name, tuple(f"{name}.{number}" for number in range(count))
+
+    def _recorded(self, claimed: Claimed) -> Reply:
+        """Jobs as our own workers know them, with their secrets; and what to wait for if none."""
+        opened = [self._opened(one) for one in claimed.jobs]
+        seen = self._desk.seen(claimed.seen)
+        told = {"records": opened, "retry_at": claimed.retry_at, "seen": seen}
+        return self._desk.reply({**told, "now": self._desk.now()})
+
+    def _opened(self, stored: Stored) -> Stored:
+        job, body = stored.job, stored.body
+        owner = Owner(job.tenant, job.id, body.type)
+        # What does not open here goes as it is: it opens nowhere, and the worker reports that.
+        with suppress(SecretError):
+            payload = self._desk.engine.secrets.opened(body.payload, owner).payload
+            body = replace(body, payload=payload)
+        return Stored(job, body, checkpoint=stored.checkpoint)
 
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():

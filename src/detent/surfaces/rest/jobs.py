@@ -25,6 +25,7 @@ from detent.stores.api import Idempotency, Stored, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.tracing import trace_of
 from detent.surfaces.rest.desk import Desk, number_in
 from detent.surfaces.rest.faults import bad, conflict, misfit, of_refusal, unfit
 from detent.surfaces.rest.shown import Asker, job_of
@@ -96,7 +97,8 @@ class Jobs:
             self._need_fit(action, payload)
             ask = self._actions.ask(action, payload, self._desk.engine.store.now())
         tenant, meta = self._desk.tenant(call), _meta(call)
-        return replace(ask, meta=meta, tenant=tenant, profile=ProfileName.REST, retry=None)
+        told = {"meta": meta, "tenant": tenant, "trace": trace_of(call)}
+        return replace(ask, **told, profile=ProfileName.REST, retry=None)
 
     def _need_fit(self, action: str, payload: str) -> None:
         assert self._actions is not None  # noqa: S101 - asked only where there are some

@@ -12,12 +12,10 @@ from detent.engine.secrets import redacted
 from detent.engine.telling import told_at
 from detent.lifecycle.event import Event
 from detent.lifecycle.views import REST
-from detent.lifecycle.views.shapes import as_object
+from detent.lifecycle.views.shapes import inputs_of
 from detent.stores.api import Stored
 
 __all__ = ["Asker", "error_of", "job_of", "status_of"]
-
-_NAMED = frozenset({"args", "kwargs"})
 
 
 class Asker(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,8 +80,5 @@ def _asker(meta: str) -> Asker:
 
 
 def _inputs(payload: str) -> Any:
-    """The inputs by name as they were given, redacted; those of other ways in as they come."""
-    shown = msgspec.json.decode(redacted(payload))
-    if isinstance(shown, dict) and shown.keys() <= _NAMED and not shown.get("args"):
-        return shown.get("kwargs", {})
-    return as_object(shown)
+    """The inputs as they were given, redacted."""
+    return inputs_of(msgspec.json.decode(redacted(payload)))

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from detent.engine.engine import Engine
 from detent.engine.progress import Result
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
@@ -22,6 +21,7 @@ from detent.runtime.executors.pool.messages import (
     Spoken,
 )
 from detent.runtime.executors.pool.wire import Wire
+from detent.runtime.office import Office
 from detent.stores.api import Note, Stored
 
 __all__ = ["Afar", "followers_of"]
@@ -58,7 +58,7 @@ class Afar(Context):
         self, stored: Stored, wire: Wire, bridge: Bridge, handlers: Mapping[str, Promise]
     ) -> None:
         # Whatever needs an engine is overridden below.
-        nobody = cast("Engine", None)
+        nobody = cast("Office", None)
         super().__init__(stored, nobody, bridge, By(Actor.WORKER, "pool"), handlers)
         self._wire = wire
         self.sent = _Sent(wire)

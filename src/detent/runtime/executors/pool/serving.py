@@ -26,6 +26,7 @@ from detent.runtime.executors.pool.afar import Afar
 from detent.runtime.executors.pool.interrupting import Interrupted, Interruption
 from detent.runtime.executors.pool.messages import Begin, End, Ready
 from detent.runtime.executors.pool.outlet import Outlet, limited_memory, rss_bytes
+from detent.runtime.executors.pool.surroundings import Surroundings
 from detent.runtime.executors.pool.wire import Wire
 from detent.runtime.masking import Mask
 from detent.runtime.middleware import Arounds
@@ -52,10 +53,13 @@ class Serving:
             # Our worker is told to stop, and stops us. Not ignored: children would inherit that.
             signal.signal(number, _leave_it)
         self._wire.say(Ready())
+        surroundings = Surroundings()
         with Records():
             for begin in self._wire.jobs():
                 ctx = Afar(begin.stored, self._wire, bridge, handlers)
-                self._wire.say(self._served(begin, ctx, handlers, around))
+                end = self._served(begin, ctx, handlers, around)
+                surroundings.restore()
+                self._wire.say(end)
 
     def _served(
         self,

@@ -14,23 +14,20 @@ alive AS MATERIALIZED (
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
-    SELECT j.id FROM unnest($leases::text[]) AS told (lease) CROSS JOIN LATERAL (
-        SELECT j.id FROM detent.jobs AS j
-        WHERE j.holder = $holder AND j.lease = told.lease OFFSET 0
-    ) AS j
+    SELECT FROM detent.jobs AS j
+    WHERE j.holder = $holder AND j.lease = ANY ($leases::text[]) LIMIT 1
 ), open AS MATERIALIZED (
-    SELECT l.lane, array_position($queues::text[], l.queue) AS turn, p.lease_us,
+    SELECT l.lane, array_position($queues::text[], l.queue) AS turn,
+        ($lease_spans::bigint[])[array_position($profiles::text[], l.profile)] AS lease_us,
         -- Nothing stands before this.
         coalesce(m.rank, -9223372036854775808) AS rank,
         coalesce(m.place, -9223372036854775808) AS place, coalesce(m.id, '') AS id
     FROM detent.lanes AS l
-    JOIN unnest($profiles::text[], $lease_spans::bigint[]) AS p (profile, lease_us)
-        ON p.profile = l.profile
     LEFT JOIN unnest(
         $mark_lanes::int[], $mark_ranks::bigint[], $mark_places::bigint[], $mark_ids::text[]
     ) AS m (lane, rank, place, id) ON m.lane = l.lane
     WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = $delivery
-        AND ($types::text[] IS NULL OR l.type = ANY ($types))
+        AND l.profile = ANY ($profiles) AND ($types::text[] IS NULL OR l.type = ANY ($types))
         AND (SELECT claims AND NOT is_limited AND NOT is_flipping FROM may)
         AND NOT EXISTS (SELECT FROM again)
         {{apart}}
@@ -63,7 +60,7 @@ alive AS MATERIALIZED (
 ), picked AS MATERIALIZED (
     SELECT shares.turn, shares.lease_us, best.*
     FROM shares CROSS JOIN LATERAL (
-        SELECT ~j.priority AS rank, j.place, j.id, j.workflow FROM detent.jobs AS j
+        SELECT ~j.priority AS rank, j.place, j.id, j.workflow, j.ctid AS tid FROM detent.jobs AS j
         WHERE j.lane = shares.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
             AND (~j.priority, j.place, j.id) > (shares.rank, shares.place, shares.id)
             AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
@@ -71,7 +68,7 @@ alive AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS best
 ), turns AS MATERIALIZED (
-    SELECT id, lease_us, row_number() OVER (ORDER BY turn, rank, place, id) AS number
+    SELECT tid, lease_us, row_number() OVER (ORDER BY turn, rank, place, id) AS number
     -- What a job does is heard by its workflow, which must be asked first.
     FROM picked WHERE NOT EXISTS (SELECT FROM picked AS one WHERE one.workflow IS NOT NULL)
 ), taken AS (
@@ -98,10 +95,13 @@ alive AS MATERIALIZED (
             CASE WHEN NOT $is_push::boolean THEN j.force_at END,
             greatest($now::bigint, j.last_at) + turns.lease_us
         )
-    -- The server thinks of a part of all jobs when it hears of a limit, but of few ids in an array.
-    FROM turns WHERE j.tenant = $tenant AND j.id = turns.id
-        AND j.id = ANY (ARRAY(SELECT turns.id FROM turns))
-    RETURNING turns.number::int AS number, j.*
+    -- Locked rows stay where they are. One that somebody moved while this statement was on its way
+    -- to it is not found again, and said to be missed.
+    FROM turns WHERE j.ctid = turns.tid
+    -- What other parts ask about comes first: nobody takes a row apart further than he needs.
+    RETURNING turns.number::int AS number, j.tenant, j.id, j.version, j.last_at, j.state, j.lane,
+        j.lease_us, {{claimed_more}}, j.wake_at, j.has_result, j.has_failures, j.has_note,
+        j.has_checkpoint
 ), leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
     SELECT lease, $now::bigint + lease_us, tenant, id FROM taken WHERE wire
@@ -122,27 +122,11 @@ UNION ALL
 SELECT lane, state, 1 FROM taken
 
 -- part: claimed
-{{taken}}, taken.wake_at, b.type, b.payload, b.meta, b.tags, b.retry, b.schema, b.key,
-    CASE WHEN taken.has_result THEN (
-        SELECT r.result FROM detent.results AS r
-        WHERE r.tenant = taken.tenant AND r.id = taken.id
-    ) END AS result,
-    CASE WHEN taken.has_failures THEN (
-        SELECT json_agg(
-            json_build_array(
-                f.attempt, f.at, f.code, f.message, f.type, f.details, f.backtrace
-            ) ORDER BY f.number
-        )::text
-        FROM detent.failures AS f WHERE f.tenant = taken.tenant AND f.id = taken.id
-    ) END AS errors,
-    CASE WHEN taken.has_note THEN (
-        SELECT json_build_array(n.at, n.attempt, n.percent, n.text)::text
-        FROM detent.notes AS n WHERE n.tenant = taken.tenant AND n.id = taken.id
-    ) END AS note,
-    CASE WHEN taken.has_checkpoint THEN (
-        SELECT c.checkpoint FROM detent.checkpoints AS c
-        WHERE c.tenant = taken.tenant AND c.id = taken.id
-    ) END AS checkpoint
+-- What is kept beside a job is asked for by itself: hardly any job that is claimed has something.
+taken.number, taken.lane,
+    taken.has_result OR taken.has_failures OR taken.has_note OR taken.has_checkpoint AS has_asides,
+    {{taken}}, taken.wake_at, b.type, b.payload, b.meta, b.tags, b.retry, b.schema, b.key,
+    NULL::text AS result, NULL::text AS errors, NULL::text AS note, NULL::text AS checkpoint
 
 -- part: with_bodies
 LEFT JOIN LATERAL (
@@ -154,19 +138,16 @@ LEFT JOIN LATERAL (
     (SELECT is_limited FROM may) AS is_limited,
     (SELECT is_limited OR is_flipping FROM may)
         OR EXISTS (SELECT FROM picked WHERE workflow IS NOT NULL) AS needs_care,
-    ARRAY(SELECT lane FROM taken ORDER BY number) AS taken_lanes
+    (SELECT count(*) FROM turns) > (SELECT count(*) FROM taken) AS has_missed
 
 -- name: claim
 WITH {{claiming}},
 happened AS ({{claim_events}}),
 changed AS ({{claim_counts}}),
 {{recorded}}
-SELECT one.*, {{claimed}}
-FROM (
-    SELECT 1 AS number, {{answers}}
-) AS one FULL JOIN taken USING (number)
+SELECT {{answers}}, {{claimed}}
+FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}
-ORDER BY coalesce(one.number, taken.number)
 
 -- name: claimed_before
 SELECT s.* FROM unnest($leases::text[]) WITH ORDINALITY AS told (lease, number)
@@ -179,6 +160,18 @@ ORDER BY told.number
 
 -- name: claim_lock
 SELECT pg_advisory_xact_lock($key::bigint)
+
+-- name: standing
+WITH alive AS MATERIALIZED (
+    SELECT alive_until, lost FROM detent.workers WHERE id = $holder FOR SHARE
+)
+SELECT (SELECT alive_until FROM alive) AS alive_until, (SELECT lost FROM alive) AS lost,
+    EXISTS (
+        SELECT FROM detent.jobs AS j
+        WHERE j.holder = $holder AND j.lease = ANY ($leases::text[])
+    ) AS is_again,
+    EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping,
+    EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited
 
 -- name: lanes_open
 SELECT l.lane, l.tenant, l.queue, l.type, l.profile, l.delivery, l.key,

@@ -31,7 +31,19 @@ told AS (
         has_failures = j.has_failures OR told.with_failure,
         has_checkpoint = j.has_checkpoint OR told.with_checkpoint
     FROM held AS told WHERE j.tenant = told.tenant AND j.id = told.id
-), resulted AS (
+), {{asides}}, leases_ended AS (
+    DELETE FROM detent.leases AS l USING held
+    WHERE held.old_wire AND l.lease = held.old_lease AND held.lease IS DISTINCT FROM held.old_lease
+), leases_begun AS (
+    INSERT INTO detent.leases (lease, until, tenant, id)
+    SELECT held.lease, $now::bigint + coalesce(held.lease_us, 0), held.tenant, held.id FROM held
+    WHERE held.wire AND held.lease IS NOT NULL AND held.lease IS DISTINCT FROM held.old_lease
+    ON CONFLICT (lease) DO UPDATE SET
+        until = excluded.until, tenant = excluded.tenant, id = excluded.id
+)
+
+-- part: asides
+resulted AS (
     INSERT INTO detent.results (tenant, id, result)
     SELECT held.tenant, held.id, told.result
     FROM unnest($result_numbers::int[], $results::text[]) AS told (number, result)
@@ -47,15 +59,22 @@ told AS (
         $failure_details::text[], $failure_backtraces::text[]
     ) AS f (number, attempt, at, code, message, type, details, backtrace)
     JOIN held ON held.number = f.number
-), leases_ended AS (
-    DELETE FROM detent.leases AS l USING held
-    WHERE held.old_wire AND l.lease = held.old_lease AND held.lease IS DISTINCT FROM held.old_lease
-), leases_begun AS (
-    INSERT INTO detent.leases (lease, until, tenant, id)
-    SELECT held.lease, $now::bigint + coalesce(held.lease_us, 0), held.tenant, held.id FROM held
-    WHERE held.wire AND held.lease IS NOT NULL AND held.lease IS DISTINCT FROM held.old_lease
-    ON CONFLICT (lease) DO UPDATE SET
-        until = excluded.until, tenant = excluded.tenant, id = excluded.id
+), lines AS (
+    SELECT held.tenant, held.id, l.at, l.level, l.text, l.turn,
+        row_number() OVER (PARTITION BY l.number ORDER BY l.turn) AS place
+    FROM unnest($line_numbers::int[], $line_ats::bigint[], $line_levels::text[], $line_texts::text[])
+        WITH ORDINALITY AS l (number, at, level, text, turn)
+    JOIN held ON held.number = l.number
+), said AS (
+    INSERT INTO detent.cursors AS c (tenant, id, last)
+    SELECT tenant, id, count(*) FROM lines GROUP BY tenant, id ORDER BY tenant, id
+    ON CONFLICT (tenant, id) DO UPDATE SET last = c.last + excluded.last
+    RETURNING tenant, id, last
+), logged AS (
+    INSERT INTO detent.logs (tenant, id, cursor, at, level, text)
+    SELECT l.tenant, l.id,
+        said.last - count(*) OVER (PARTITION BY l.tenant, l.id) + l.place, l.at, l.level, l.text
+    FROM lines AS l JOIN said ON said.tenant = l.tenant AND said.id = l.id ORDER BY l.turn
 )
 
 -- part: move_events
@@ -75,7 +94,7 @@ recorded AS (
         tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
     )
     SELECT tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
-    FROM happened ORDER BY part, turn
+    FROM happened {{apart}}
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count)
     -- Without a lane a job is in no tally, whatever state it moves to.
@@ -83,11 +102,15 @@ recorded AS (
     GROUP BY lane, state HAVING sum(count) <> 0
 )
 
+-- part: held_unless_all
+CASE WHEN (SELECT count(*) FROM held) < cardinality({{apart}}) THEN ARRAY(SELECT number FROM held) END
+    AS held
+
 -- name: move
 WITH {{moves}},
 happened AS ({{move_events}}),
 changed AS ({{move_counts}}),
-{{recorded}}
+{{recorded ORDER BY part, turn}}
 SELECT number FROM held
 
 -- name: step
@@ -95,10 +118,7 @@ WITH {{moves AND j.state <> 'available'}},
 {{claiming AND (SELECT count(*) FROM held) = cardinality($moves::detent.told_move[])}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
-{{recorded}}
-SELECT one.*, {{claimed}}
-FROM (
-    SELECT 1 AS number, ARRAY(SELECT number FROM held) AS held, {{answers}}
-) AS one FULL JOIN taken USING (number)
+{{recorded ORDER BY part, turn}}
+SELECT {{held_unless_all $moves::detent.told_move[]}}, {{answers}}, {{claimed}}
+FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}
-ORDER BY coalesce(one.number, taken.number)

@@ -1,5 +1,77 @@
 -- New jobs with their bodies and first events. An id that is in use makes the whole statement fail:
--- that is rare, and whoever sends it then asks first.
+-- that is rare, and whoever sends it then asks first. Nearly all are fresh: they came by one event and
+-- are nothing yet but what was asked for. One alone is told in plain values.
+
+-- part: tagged
+tagged AS (
+    INSERT INTO detent.tags (tenant, tag, id)
+    SELECT * FROM unnest($tag_tenants::text[], $tag_texts::text[], $tag_ids::text[])
+)
+
+-- part: arriving
+told AS (
+    SELECT * FROM unnest($fresh::detent.told_fresh[])
+), made AS (
+    INSERT INTO detent.jobs (
+        tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+        created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, run_at,
+        expires_at, available_us, pending_us, active_us, wire, enqueued_at, ready_at, rerun_of, wake_at,
+        lane
+    )
+    SELECT tenant, id, 1, state, profile, queue, priority, delivery, allowed, losses_allowed,
+        at, at, at, place, held, 0, 0, 0, 0, run_at,
+        expires_at, available_us, pending_us, active_us, false,
+        CASE WHEN state = 'available' THEN at END, CASE WHEN state = 'available' THEN at END,
+        rerun_of, wake_at, lane
+    FROM told
+), kept AS (
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
+    SELECT tenant, id, type, payload, meta, tags, retry, schema, key FROM told
+), counted AS (
+    INSERT INTO detent.tallies (lane, state, count)
+    SELECT lane, state, count(*) FROM told GROUP BY lane, state
+)
+
+-- part: arrived
+INSERT INTO detent.events (
+    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT tenant, id, 1, at, 'enqueue', NULL, state, actor, actor_id, command_id, 'job', rest FROM told
+
+-- name: enqueue_one
+WITH made AS (
+    INSERT INTO detent.jobs (
+        tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+        created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, run_at,
+        expires_at, available_us, pending_us, active_us, wire, enqueued_at, ready_at, rerun_of, wake_at,
+        lane
+    ) VALUES (
+        $tenant::text, $id::text, 1, $state::text, $profile::text, $queue::text, $priority::bigint, $delivery::text, $allowed::bigint,
+        $losses_allowed::bigint, $at::bigint, $at, $at, $place::bigint, $held::boolean, 0, 0, 0, 0,
+        $run_at::bigint, $expires_at::bigint, $available_us::bigint, $pending_us::bigint,
+        $active_us::bigint, false, CASE WHEN $state::text = 'available' THEN $at END,
+        CASE WHEN $state::text = 'available' THEN $at END, $rerun_of::text, $wake_at::bigint, $lane::int
+    )
+), kept AS (
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
+    VALUES ($tenant::text, $id::text, $type::text, $payload::text, $meta::text, $tags::text, $retry::text, $schema::text, $key::text)
+), counted AS (
+    INSERT INTO detent.tallies (lane, state, count) VALUES ($lane, $state::text, 1)
+)
+INSERT INTO detent.events (
+    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+) VALUES (
+    $tenant::text, $id::text, 1, $at, 'enqueue', NULL, $state::text, $actor::text, $actor_id::text,
+    $command_id::text, 'job', $rest::text
+)
+
+-- name: enqueue
+WITH {{arriving}}
+{{arrived}}
+
+-- name: enqueue_tagged
+WITH {{arriving}}, {{tagged}}
+{{arrived}}
 
 -- name: push
 WITH told AS (
@@ -10,10 +82,7 @@ WITH told AS (
 ), kept AS (
     INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
     SELECT tenant, id, type, payload, meta, tags, retry, schema, key FROM told ORDER BY tenant, id
-), tagged AS (
-    INSERT INTO detent.tags (tenant, tag, id)
-    SELECT * FROM unnest($tag_tenants::text[], $tag_texts::text[], $tag_ids::text[])
-), leased AS (
+), {{tagged}}, leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
     SELECT lease, $now::bigint + coalesce(lease_us, 0), tenant, id FROM told
     WHERE wire AND lease IS NOT NULL

@@ -174,7 +174,7 @@ DELETE FROM detent_records WHERE kind = ? AND tenant = ? AND id = ?
 SELECT record FROM detent_workflows WHERE tenant = ? AND id = ?
 
 -- name: steps
-SELECT record, tally FROM detent_steps WHERE tenant = ? AND workflow = ?
+SELECT record, tally FROM detent_steps INDEXED BY detent_steps_of_workflow WHERE tenant = ? AND workflow = ?
 
 -- name: workflow_put
 INSERT INTO detent_workflows (tenant, id, version, state, ended_at, record)

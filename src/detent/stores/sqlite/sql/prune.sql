@@ -60,7 +60,8 @@ WHERE w.ended_at IS NOT NULL AND w.ended_at < :before AND (:tenant IS NULL OR w.
     AND NOT EXISTS (
         SELECT 1 FROM detent_events AS e
         WHERE e.tenant = w.tenant AND e.pos > :sealed AND e.record IN (
-            SELECT w.id UNION ALL SELECT s.id FROM detent_steps AS s
+            SELECT w.id UNION ALL
+            SELECT s.id FROM detent_steps AS s INDEXED BY detent_steps_of_workflow
             WHERE s.tenant = w.tenant AND s.workflow = w.id
         )
     )
@@ -76,16 +77,17 @@ WHERE w.tenant = :tenant AND w.id = :id AND w.ended_at IS NOT NULL
     AND NOT EXISTS (
         SELECT 1 FROM detent_events AS e
         WHERE e.tenant = w.tenant AND e.pos > :sealed AND e.record IN (
-            SELECT w.id UNION ALL SELECT s.id FROM detent_steps AS s
+            SELECT w.id UNION ALL
+            SELECT s.id FROM detent_steps AS s INDEXED BY detent_steps_of_workflow
             WHERE s.tenant = w.tenant AND s.workflow = w.id
         )
     )
 
 -- name: step_ids
-SELECT id FROM detent_steps WHERE tenant = ? AND workflow = ?
+SELECT id FROM detent_steps INDEXED BY detent_steps_of_workflow WHERE tenant = ? AND workflow = ?
 
 -- name: forget_steps
-DELETE FROM detent_steps WHERE tenant = ? AND workflow = ?
+DELETE FROM detent_steps INDEXED BY detent_steps_of_workflow WHERE tenant = ? AND workflow = ?
 
 -- name: forget_workflow
 DELETE FROM detent_workflows WHERE tenant = ? AND id = ?

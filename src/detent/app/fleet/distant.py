@@ -1,0 +1,112 @@
+"""A fleet whose jobs are kept by a server: the same tree of workers, without a database.
+
+Each worker holds its jobs itself, by heartbeats from the thread of its bridge, and stops them when
+these do not arrive. The supervisor speaks to the server only to say who has ended. What an operator
+wants of a worker comes with the answers to its heartbeats; upkeep and schedules are the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+
+from detent.app.detent import Detent
+from detent.app.fleet.fleet import Fleet
+from detent.app.fleet.orders import Orders
+from detent.errors import DetentError, ServerAway
+from detent.runtime.remote.client import Client, Server
+from detent.runtime.remote.office import tell_gone
+from detent.runtime.supervisor.spec import Spec
+from detent.stores.api import WorkerRow
+
+__all__ = ["DistantFleet"]
+
+_log = logging.getLogger("detent.fleet")
+_WORKER: Final = "worker-"
+
+
+class _Graves:
+    """Tells the server who has ended. That they live, they tell themselves."""
+
+    def __init__(self, client: Client, tenants: Sequence[str]) -> None:
+        self._client = client
+        self._tenants = tenants
+
+    def add(self, row: WorkerRow) -> None:
+        """It speaks for itself."""
+
+    async def registered(self, instance: str) -> None:
+        """It may begin when the server has heard it."""
+
+    async def gone(
+        self,
+        instance: str,
+        cause: str,  # noqa: ARG002 - the server knows no causes
+        exit_code: int | None,  # noqa: ARG002
+        *,
+        crowded: bool,  # noqa: ARG002
+    ) -> bool:
+        """What it held is free at once; unheard, as soon as its leases are over."""
+        try:
+            await tell_gone(self._client, instance, self._tenants)
+        except DetentError as error:
+            _log.warning("the end of worker %s could not be told: %s", instance, error)
+            return False
+        return True
+
+
+class DistantFleet(Fleet):
+    """Entered, its workers are up; left, they are down. It ends when the server ends them all."""
+
+    def __init__(self, app: Detent, orders: Orders, server: Server) -> None:
+        super().__init__(app, orders)
+        self._client = Client(server)
+        self._none_left = asyncio.Event()
+
+    async def _open(self) -> None:
+        """A server that refuses us is no reason to start; one that is away may come."""
+        try:
+            await self.app.bridge.reach(self._asked())
+        except ServerAway as error:
+            _log.warning("the workers wait for the server: %s", error)
+
+    async def _asked(self) -> None:
+        for tenant in self.orders.told.settings.tenants:
+            await self._client.post("/workers/wait", {}, dict[str, Any], tenant=tenant)
+
+    def _keepers(self) -> list[Spec]:
+        return []
+
+    async def _begin(self) -> None:
+        graves = _Graves(self._client, self.orders.told.settings.tenants)
+        self.members.join(graves, self.app.bridge)
+        self.members.worn = self._relieve
+        self.members.told = self._told
+        self._beside = [asyncio.create_task(_until(self._none_left), name="workers")]
+
+    def _told(self, instance: str, directive: str) -> None:
+        """The server wants a worker to end: then it does, and none takes its place."""
+        for live, slot in tuple(self.supervisor.lives.items()):
+            if live.id == instance and directive == "terminate":
+                _log.info("worker %s ends: the server says so", instance)
+                work = self._dismiss(slot.spec.name)
+                self.supervisor.tasks.run(work, f"dismissing {instance}")
+
+    async def _dismiss(self, name: str) -> None:
+        await self.supervisor.remove(name)
+        if not any(one.startswith(_WORKER) for one in self.supervisor.slots):
+            self._none_left.set()
+
+    async def _last_words(self) -> None:
+        await self.members.buried()
+        await self.app.bridge.reach(_closed(self._client))
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _closed(client: Client) -> None:
+    client.close()

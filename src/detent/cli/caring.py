@@ -1,0 +1,76 @@
+"""How a fleet looks after its workers: options of `detent worker` and `detent up`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from detent.app.fleet.orders import Orders
+from detent.cli.bundles import Bundle
+from detent.cli.output import errors_end
+from detent.cli.spans import span_option, span_us
+from detent.runtime.supervisor.backoff import Backoff
+from detent.runtime.supervisor.breaker import Breaker
+
+__all__ = ["Care"]
+
+_NEVER = "never"
+_US = 1_000_000
+
+
+def _stall(text: str) -> str:
+    if text != _NEVER:
+        span_us(text)
+    return text
+
+
+@dataclass(frozen=True)
+class Care(Bundle):
+    """When a worker that does not answer is replaced, and how fast one that ended is followed."""
+
+    stall: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN",
+            callback=_stall,
+            help="How long a coroutine may hold up its worker before that is replaced, or never.",
+        ),
+    ] = "1m"
+    backoff: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="The wait before the first restart."),
+    ] = Backoff().initial_s
+    backoff_max: Annotated[
+        str, span_option(meaning="What the wait grows to, twice as long each time.")
+    ] = "30s"
+    restarts: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="More of them within the window open the breaker of a slot."
+        ),
+    ] = Breaker().most
+    restart_window: Annotated[str, span_option(meaning="The window in which they count.")] = "1m"
+    cool_down: Annotated[
+        str, span_option(meaning="How long an open breaker waits before it tries again.")
+    ] = "5m"
+
+    def given(self, orders: Orders) -> Orders:
+        """The same orders, with that."""
+        stall_s = None if self.stall == _NEVER else _seconds(self.stall)
+        with errors_end():
+            settings = replace(orders.told.settings, stall_s=stall_s)
+            return replace(
+                orders,
+                told=replace(orders.told, settings=settings),
+                backoff=Backoff(self.backoff, _seconds(self.backoff_max)),
+                breaker=Breaker(
+                    self.restarts, _seconds(self.restart_window), _seconds(self.cool_down)
+                ),
+            )
+
+
+def _seconds(span: str) -> float:
+    return span_us(span) / _US

@@ -1,0 +1,1 @@
+"""Engines: programs elsewhere that get jobs pushed to them over Socket.IO."""

@@ -1,0 +1,65 @@
+"""What everything here needs: the engine, who asks, and the way to tell somebody something."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from detent.engine.access import Principal, Scope
+from detent.engine.engine import Engine
+from detent.surfaces.engines.faults import Fault
+from detent.surfaces.engines.gauges import Gauges
+from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.service import Service
+
+__all__ = ["ENGINE", "EVENTS", "Desk", "Sockets", "need_scope", "tenant_of"]
+
+ENGINE: Final = "/engine"
+EVENTS: Final = "/events"
+
+
+class Sockets(Protocol):
+    """The way to whoever is connected."""
+
+    async def tell(self, namespace: str, sid: str, event: str, data: Any) -> None:
+        """Send one of them an event."""
+        ...
+
+    async def part(self, namespace: str, sid: str) -> None:
+        """Let go of one of them."""
+        ...
+
+    def waiting(self, namespace: str, sid: str) -> int:
+        """How much of what was sent to it is not on its way yet."""
+        ...
+
+
+class Desk:
+    """The engine, and the words in which this surface is asked."""
+
+    def __init__(self, service: Service, settings: Settings) -> None:
+        self.service = service
+        self.settings = settings
+        self.gauges = Gauges()
+        self.sockets: Sockets
+
+    @property
+    def engine(self) -> Engine:
+        """The engine."""
+        return self.service.engine
+
+    def now(self) -> int:
+        """The store's time."""
+        return self.engine.store.now()
+
+
+def tenant_of(who: Principal) -> str:
+    """Whose jobs are meant: the key says so, and nothing else."""
+    if not who.may_enter(who.tenant):
+        raise Fault("FORBIDDEN", "this key is for several tenants; use one per tenant")
+    return who.tenant
+
+
+def need_scope(who: Principal, scope: Scope) -> None:
+    """Refuse what the key does not open."""
+    if not who.has(scope):
+        raise Fault("FORBIDDEN", f"this needs the scope {scope}")

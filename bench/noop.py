@@ -16,10 +16,13 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Iterator
 
 from detent import Detent
 
 SINGLE = 1_500
+SHARED = 4_000
+CALLERS = 200
 PIECE = 10_000
 PAUSE_S = 0.02
 _STAMP = struct.Struct("<qq").pack
@@ -35,7 +38,7 @@ async def nothing(number: int) -> None:
 
 
 async def fill(jobs: int) -> dict[str, float]:
-    """Jobs per second, one by one and then as many in one call as are taken."""
+    """Jobs per second: one by one, from 200 coroutines, and as many in one call as are taken."""
     single = min(SINGLE, jobs // 4)
     await nothing.aenqueue(0)
     begun = time.perf_counter()
@@ -43,10 +46,21 @@ async def fill(jobs: int) -> dict[str, float]:
         await nothing.aenqueue(number)
     rates = {"single": single / (time.perf_counter() - begun)}
     begun = time.perf_counter()
-    for at in range(single, jobs, PIECE):
+    shared = single + min(SHARED, jobs // 4)
+    numbers = iter(range(single, shared))
+    await asyncio.gather(*(_each(numbers) for _ in range(CALLERS)))
+    rates["200 callers"] = (shared - single) / (time.perf_counter() - begun)
+    begun = time.perf_counter()
+    for at in range(shared, jobs, PIECE):
         some = [nothing.bind(number) for number in range(at, min(at + PIECE, jobs))]
         await app.aenqueue_many(some)
-    return {**rates, "bulk": (jobs - single) / (time.perf_counter() - begun)}
+    return {**rates, "bulk": (jobs - shared) / (time.perf_counter() - begun)}
+
+
+async def _each(numbers: Iterator[int]) -> None:
+    """A caller who waits for each of its jobs, beside many others."""
+    for number in numbers:
+        await nothing.aenqueue(number)
 
 
 async def ping(jobs: int) -> list[int]:

@@ -238,12 +238,16 @@ async def test_a_claimed_record_is_what_the_lifecycle_would_have_made_of_it(
 ) -> None:
     until = world.now + 3_600 * SECOND
     await world.alive("w1", until=until)
+    # Some stand alike and some do not: a store may decide about the former together.
     before = [
         await world.push(profile=profile),
+        await world.push(profile=profile),
         await world.push(profile=profile, expires_at=world.now + 90 * SECOND, priority=-1),
+        await world.push(profile=profile, priority=-2),
+        await world.push(profile=profile, priority=-2),
     ]
     world.clock.move(3 * SECOND)
-    want = world.make.want(2, wire=wire, lease_us=lease_us)
+    want = world.make.want(len(before), wire=wire, lease_us=lease_us)
     stepped = await world.store.step([], now=world.now, want=want)
     for job, lease, stored in zip(before, want.leases, stepped.claimed.jobs, strict=True):
         answer = decided(job, want, lease, world.now, j.Lease(until))

@@ -19,15 +19,18 @@ from detent.app.options import (
 )
 from detent.app.tracing import current, trace_of
 from detent.engine.enqueueing import Ask
+from detent.engine.moulds import Mould
 from detent.engine.secrets import REDACTED, redacted_at
 from detent.engine.trace import Trace
-from detent.errors import BadOption
+from detent.errors import BadOption, DetentError
+from detent.lifecycle.event import By
 from detent.runtime.encoding import BadValue, digest_of, encode
+from detent.runtime.hiding import Hidden
 from detent.runtime.outcomes import us_of
 from detent.runtime.signature import Signature
 from detent.stores.api import Idempotency, Limit
 
-__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "need_no_conn"]
+__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "mould_of", "need_no_conn"]
 
 IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for its first request."""
@@ -39,15 +42,22 @@ class Call(Generic[R_co]):
     """A job that could be enqueued: its type, its arguments as they will be stored, its options."""
 
     def __init__(
-        self, signature: Signature, payload: str, options: CallOptions, conn: Any = None
+        self,
+        signature: Signature,
+        payload: str,
+        options: CallOptions,
+        conn: Any = None,
+        mould: Mould | None = None,
     ) -> None:
         self.signature = signature
         self.payload = payload
         self.options = options
         self.conn = conn
+        """The connection in whose transaction it is to be enqueued, if it names one."""
+        self.mould = mould
+        """What it shares with all calls of these options, if that is all but its arguments."""
         self.caught = current()
         """The trace that was active when the call was made; the option overrules it."""
-        """The connection in whose transaction it is to be enqueued, if it names one."""
 
     def __repr__(self) -> str:
         return f"<Call {self.signature.name} {self.shown}>"
@@ -165,9 +175,28 @@ class Call(Generic[R_co]):
         return Idempotency(key, digest, now + IDEMPOTENCY_US)
 
 
+_MOULDED = frozenset({"queue", "priority", "tenant", "retry", "losses", "timeout", "queue_timeout"})
+"""Options that say the same for all calls, whatever their arguments and whenever they are made."""
+
+
+def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None:
+    """What calls of a job with these options have in common, if that is all but their arguments."""
+    if not options.keys() <= _MOULDED or signature.hidden != Hidden():
+        return None
+    any_call: Call[Any] = Call(signature, "[]", options)
+    any_call.caught = None
+    try:
+        return Mould.of(any_call.ask(0), by)
+    except DetentError:
+        # What is wrong with them is said when one is enqueued.
+        return None
+
+
 def conn_of(calls: Iterable[Call[Any]], conn: Any = None) -> Any:
     """The one connection that all of them are to be enqueued through; `None` is the store."""
     named = [call.conn for call in calls]
+    if conn is None and named.count(None) == len(named):
+        return None
     chosen = conn if conn is not None else next(iter(named), None)
     if any(one is not chosen and (one is not None or conn is None) for one in named):
         why = "Some of these calls name another connection than the rest, or none"

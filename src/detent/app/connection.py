@@ -57,6 +57,7 @@ class Connection:
         self._clock = clock
         self._opening: asyncio.Task[Engine] | None = None
         self._left_behind: list[object] = []
+        self._ready: tuple[int, Engine] | None = None
         self._limits: dict[tuple[str, str], Limit] = {}
         self.bridge = Bridge()
         self._identity = (os.getpid(), Identity(self.now))
@@ -82,8 +83,15 @@ class Connection:
             # After a fork the store of the parent is kept, unused: to close it would close theirs.
             self._left_behind.append(self._opening)
             self._limits.clear()
+            self._ready = None
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
+
+    @property
+    def ready(self) -> Engine | None:
+        """The engine if it is open, in this process; from any thread."""
+        found = self._ready
+        return found[1] if found is not None and found[0] == os.getpid() else None
 
     @property
     def identity(self) -> Identity:
@@ -146,10 +154,12 @@ class Connection:
     async def _open(self) -> Engine:
         store = stores.open(url_of(self._url), clock=self._clock)
         secrets, poster = self.secrets, Poster(Rules.of(os.environ))
-        return Engine(await store.__aenter__(), secrets=secrets, poster=poster)
+        engine = Engine(await store.__aenter__(), secrets=secrets, poster=poster)
+        self._ready = os.getpid(), engine
+        return engine
 
     async def _close(self) -> None:
-        opening, self._opening = self._opening, None
+        opening, self._opening, self._ready = self._opening, None, None
         if opening is not None and self._is_good(opening):
             engine = await opening
             await engine.__aexit__(None, None, None)

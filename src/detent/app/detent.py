@@ -16,6 +16,7 @@ from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
 from detent.app.operating import Gated, Selecting, Selection
 from detent.app.options import CallOptions, JobOptions, need_known
+from detent.app.placing import aplaced, placed
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
@@ -104,6 +105,12 @@ class Detent:
             )
             self._told = (engine, len(self.jobs))
         return engine
+
+    @property
+    def ready(self) -> Engine | None:
+        """The engine, if it is open and has heard of all that is declared; from any thread."""
+        engine = self.connection.ready
+        return engine if engine is not None and self._told == (engine, len(self.jobs)) else None
 
     def add(self, job: Job[..., Any, ..., Any]) -> None:
         """Register a job type; two of one name would run each other's jobs."""
@@ -292,24 +299,36 @@ class Detent:
     def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """Enqueue through a connection, or if there is none, through the store."""
         conn = conn_of(calls, conn)
+        if not self.calls:
+            return self._enqueued(calls, conn)
         own = self.own(calls)
         with self.calls.waited(own, self.bridge):
-            if conn is None or self.connection.is_memory:
-                return self.bridge.run(self.place_many(own))
-            return enqueue_inside(self, own, conn)
+            return self._enqueued(own, conn)
+
+    def _enqueued(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        if conn is not None and not self.connection.is_memory:
+            return enqueue_inside(self, calls, conn)
+        short = placed(self, calls)
+        return self.bridge.run(self.place_many(calls)) if short is None else short
 
     async def aenqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """The same, awaited."""
         conn = conn_of(calls, conn)
+        if not self.calls:
+            return await self._aenqueued(calls, conn)
         own = self.own(calls)
         async with self.calls.awaited(own):
-            if conn is None or self.connection.is_memory:
-                return await self.bridge.reach(self.place_many(own))
-            return await aenqueue_inside(self, own, conn)
+            return await self._aenqueued(own, conn)
 
     def own(self, calls: Sequence[Call[R]]) -> Sequence[Call[R]]:
         """Copies, if something around the enqueue may change them."""
         return [call.copy() for call in calls] if self.calls else calls
+
+    async def _aenqueued(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
+        if conn is not None and not self.connection.is_memory:
+            return await aenqueue_inside(self, calls, conn)
+        short = await aplaced(self, calls)
+        return await self.bridge.reach(self.place_many(calls)) if short is None else short
 
     def _set_limits(self, calls: Iterable[Call[Any]]) -> Coroutine[Any, Any, None]:
         """Tell the store of the limits of these calls, which enqueueing does by itself.

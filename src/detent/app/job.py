@@ -16,7 +16,7 @@ from typing import (
     overload,
 )
 
-from detent.app.asking import Call
+from detent.app.asking import Call, mould_of
 from detent.app.handle import Handle
 from detent.app.options import (
     DECLARED,
@@ -27,6 +27,7 @@ from detent.app.options import (
     means_of,
     need_known,
 )
+from detent.engine.moulds import Mould
 from detent.errors import BadOption
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
@@ -40,6 +41,8 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
+_WORTH_IT = 2
+"""From the so manyth call on it pays to have decided for all of them."""
 
 
 class Job(Generic[P, R, Q, T]):
@@ -56,6 +59,8 @@ class Job(Generic[P, R, Q, T]):
         self.signature = signature
         self.options = options
         self.conn = conn
+        self._binds = 0
+        self._mould: Mould | None = None
         update_wrapper(self, signature.function)
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
@@ -87,7 +92,10 @@ class Job(Generic[P, R, Q, T]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
         payload = self.signature.payload(args, kwargs)
-        return Call(self.signature, payload, self.options, self.conn)
+        self._binds += 1
+        if self._binds == _WORTH_IT:
+            self._mould = mould_of(self.signature, self.options, self.app.by)
+        return Call(self.signature, payload, self.options, self.conn, self._mould)
 
     # The arguments are checked where the caller is; only what is left to do crosses the bridge.
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:

@@ -16,7 +16,7 @@ from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Idempotency, New, Unique
 
-__all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "is_keyed"]
+__all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "command_of", "is_keyed"]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 _USUAL = RetryPolicy()
@@ -77,7 +77,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
     """The job that is asked for, decided but not stored yet."""
-    answer = j.decide(None, _command(ask, job_id), now, ctx)
+    answer = j.decide(None, command_of(ask, job_id), now, ctx)
     if not isinstance(answer, j.Accepted):
         # A new job is never unchanged.
         return cast("Refusal", answer)
@@ -94,7 +94,8 @@ def body_of(ask: Ask) -> Body:
     return Body(ask.type, ask.payload, meta, ask.tags, policy, ask.schema, ask.key)
 
 
-def _command(ask: Ask, job_id: str) -> j.Enqueue:
+def command_of(ask: Ask, job_id: str) -> j.Enqueue:
+    """The same request, as the lifecycle is asked."""
     return j.Enqueue(
         tenant=ask.tenant,
         id=job_id,

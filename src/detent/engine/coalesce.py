@@ -44,13 +44,14 @@ class Coalescer:
 
     async def commit(self, units: Sequence[Unit]) -> list[Outcome]:
         """The answers to these units, in order, once they are durable."""
-        asked = [self._ask(piece, None) for piece in _pieces(units)]
+        asked = [self._ask(*piece) for piece in _pieces(units)]
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
     async def claim(self, want: Want, units: Sequence[Unit] = ()) -> Stepped:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
-        return await self._ask(units, want).answered
+        size = sum(unit.size for unit in units) + len(want.leases)
+        return await self._ask(units, size, want).answered
 
     async def close(self) -> None:
         """Finish what was asked for, and take nothing more."""
@@ -58,10 +59,9 @@ class Coalescer:
         if self._working is not None:
             await self._working
 
-    def _ask(self, units: Sequence[Unit], want: Want | None) -> _Asked:
+    def _ask(self, units: Sequence[Unit], size: int, want: Want | None = None) -> _Asked:
         if self._is_closed:
             raise StoreClosed("The engine is closed")
-        size = sum(unit.size for unit in units) + (len(want.leases) if want else 0)
         asked = _Asked(units, want, size)
         self._queue.append(asked)
         if self._working is None:
@@ -141,18 +141,17 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
         yield replace(claimed, jobs=jobs, retry_at=claimed.retry_at if is_short else None)
 
 
-def _pieces(units: Sequence[Unit]) -> list[Sequence[Unit]]:
-    """The same units in slices that fit into a step each."""
-    pieces: list[list[Unit]] = [[]]
-    room = RECORDS_MAX
-    for unit in units:
+def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
+    """The same units in slices that fit into a step each, and how much of it they take."""
+    pieces: list[tuple[Sequence[Unit], int]] = []
+    begun = taken = 0
+    for at, unit in enumerate(units):
         size = unit.size
-        if size > room and pieces[-1]:
-            pieces.append([])
-            room = RECORDS_MAX
-        pieces[-1].append(unit)
-        room -= size
-    return [piece for piece in pieces if piece]
+        if taken and taken + size > RECORDS_MAX:
+            pieces.append((units[begun:at], taken))
+            begun, taken = at, 0
+        taken += size
+    return [*pieces, (units[begun:], taken)] if taken else pieces
 
 
 def _settle(asked: _Asked, answer: Stepped | Exception) -> None:

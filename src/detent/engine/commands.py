@@ -19,6 +19,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
+from detent.lifecycle.job.stamping import Endings
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import (
@@ -52,6 +53,16 @@ class Beside(msgspec.Struct, frozen=True):
     checkpoint: str | None = None
     meta: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but a result."""
+        return (
+            self.failure is None
+            and not self.lines
+            and self.checkpoint is None
+            and self.meta is None
+        )
+
 
 class Change(msgspec.Struct, frozen=True):
     """One command to one job. `known` is the job as the caller saw it last: it saves a question.
@@ -81,9 +92,9 @@ class _Open:
 
     __slots__ = ("answer", "change", "command_id", "is_fresh", "new_ids", "stored")
 
-    def __init__(self, change: Change, name: Callable[[], str]) -> None:
+    def __init__(self, change: Change, command_id: str, name: Callable[[], str]) -> None:
         self.change = change
-        self.command_id = name()
+        self.command_id = command_id
         self.new_ids = [name() for _ in change.new]
         self.stored = change.known
         self.is_fresh = change.known is None
@@ -131,8 +142,11 @@ class Commands:
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
-        asked = [_Open(change, self._identity.id) for change in changes]
-        await self._load([one for one in asked if one.stored is None])
+        identity = self._identity
+        names = identity.ids(len(changes))
+        asked = [_Open(*one, identity.id) for one in zip(changes, names, strict=True)]
+        if unknown := [one for one in asked if one.stored is None]:
+            await self._load(unknown)
         for _ in range(TRIES_MAX):
             left = [one for one in asked if one.answer is None]
             if not left:
@@ -148,10 +162,13 @@ class Commands:
 
     async def _try(self, asked: Sequence[_Open]) -> None:
         """Decide all of them, and commit what was accepted."""
-        decided = [(one, self._decide(one)) for one in asked]
+        now = self._store.now()
+        endings = Endings(now)
+        decided = [(one, self._decide(one, now, endings)) for one in asked]
         moving = [(one, answer) for one, answer in decided if isinstance(answer, j.Accepted)]
-        await self._answer([(one, a) for one, a in decided if not isinstance(a, j.Accepted)])
-        units = [self._unit(one, answer) for one, answer in moving]
+        if len(moving) < len(decided):
+            await self._answer([(one, a) for one, a in decided if not isinstance(a, j.Accepted)])
+        units = [self._unit(one, answer, now) for one, answer in moving]
         outcomes = await self._coalescer.commit(units) if units else []
         for (one, answer), outcome in zip(moving, outcomes, strict=True):
             self._hear(one, answer, outcome)
@@ -162,8 +179,11 @@ class Commands:
             one.answer = answer if one.is_fresh else None
         await self._load([one for one, _ in denied if not one.is_fresh])
 
-    def _decide(self, one: _Open) -> j.Answer:
+    def _decide(self, one: _Open, now: int, endings: Endings) -> j.Answer:
         change, stored = one.change, one.stored
+        if isinstance(change.command, j.Complete) and stored is not None:
+            ctx = j.Context(change.by, one.command_id, reason=change.reason)
+            return endings.decide(stored.job, change.command, ctx)
         ctx = j.Context(
             change.by,
             one.command_id,
@@ -172,7 +192,7 @@ class Commands:
             verdict=self._verdict(change, stored),
             reason=change.reason,
         )
-        job, now = None if stored is None else stored.job, self._store.now()
+        job = None if stored is None else stored.job
         if change.command is not None:
             return j.decide(job, change.command, now, ctx)
         if job is None:
@@ -190,14 +210,20 @@ class Commands:
             return verdict
         return msgspec.structs.replace(verdict, delay_us=change.delay_us)
 
-    def _unit(self, one: _Open, answer: j.Accepted) -> Unit:
+    def _unit(self, one: _Open, answer: j.Accepted, now: int) -> Unit:
         job, command, beside = answer.job, one.change.command, one.change.beside
+        if isinstance(command, j.Complete) and not one.new_ids and beside.is_plain:
+            # In the order of the fields, for it is what nearly every job comes to.
+            done = Move(
+                job.version - 1, job, answer.events, None, command.lease, result=beside.result
+            )
+            return Unit(one.command_id, (done,))
         named = command.lease if isinstance(command, j.Report) else _held_under(one)
         move = Move(
             job.version - len(answer.events),
             job,
             answer.events,
-            wake_at=j.next_wake(job, self._store.now()),
+            wake_at=j.next_wake(job, now),
             lease=named,
             lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
@@ -210,7 +236,7 @@ class Commands:
         if not one.new_ids:
             return Unit(one.command_id, moves=(move,))
         asked = zip(one.change.new, one.new_ids, strict=True)
-        new = self._followers.of(asked, job.id, one.command_id, self._store.now())
+        new = self._followers.of(asked, job.id, one.command_id, now)
         return Unit(one.command_id, moves=(move,), new=new)
 
     def _hear(self, one: _Open, answer: j.Accepted, outcome: Outcome) -> None:

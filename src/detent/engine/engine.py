@@ -65,7 +65,7 @@ class Engine:
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.declared = Declared(store, self._apart, self.identity)
-        self._enqueueing = Enqueueing(store, self.identity, self.secrets, self.declared)
+        self.enqueueing = Enqueueing(store, self.identity, self.secrets, self.declared)
         self.schedules = Schedules(store, self._apart, self.identity, self.declared)
         self.workflows = Workflows(store, self._apart, self.identity, self.secrets, self.declared)
         self.erasing = Erasing(store, self._apart, self.identity)
@@ -73,7 +73,7 @@ class Engine:
         self.workers = Workers(store)
         self.engines = Engines(store, self._apart, self.identity, self._commands)
         self.operators = Operators(
-            store, self._commands, self._enqueueing, self._apart, self.identity
+            store, self._commands, self.enqueueing, self._apart, self.identity
         )
         self.bulk = Bulk(store, self.operators)
         self.directives = Directives(store, self.identity)
@@ -106,23 +106,23 @@ class Engine:
             await self.subscribers.let_go()
             await self.webhooks.close()
         await self.tail.close()
-        await self._enqueueing.close()
+        await self.enqueueing.close()
         await self._apart.close()
         await self._coalescer.close()
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """New jobs, or those that were there already; an answer for each, in order."""
         if tracing() is None:
-            return await self._enqueueing.enqueue(asks, by)
+            return await self.enqueueing.enqueue(asks, by)
         with producing(asks) as spans:
-            answers = await self._enqueueing.enqueue(spans.asks, by)
+            answers = await self.enqueueing.enqueue(spans.asks, by)
             spans.hear(answers)
             return answers
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
         """New jobs, all of them or none: then which of them could not be, and why."""
         with producing(asks) as spans:
-            answer = await self._enqueueing.enqueue_together(spans.asks, by)
+            answer = await self.enqueueing.enqueue_together(spans.asks, by)
             spans.hear([answer.why] * len(asks) if isinstance(answer, Refused) else answer)
             return answer
 

@@ -6,7 +6,7 @@ the caller chose. A request with an idempotency key that was made before answers
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +16,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
 from detent.engine.identity import Identity
+from detent.engine.moulds import Mould, moulded
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -24,6 +25,8 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import (
+    RECORDS_MAX,
+    Anywhere,
     Committed,
     Move,
     New,
@@ -49,6 +52,7 @@ __all__ = [
     "body_of",
     "born",
     "hear",
+    "need_stored",
 ]
 
 
@@ -102,6 +106,7 @@ class Enqueueing:
         self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
+        self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """The answer to each request, in order; new jobs are durable."""
@@ -113,6 +118,30 @@ class Enqueueing:
             await self._try([one for one in left if not is_keyed(one.ask)], by, self._plain)
             await self._try([one for one in left if is_keyed(one.ask)], by, self._keyed)
         return [answered(one) for one in asked]
+
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether plain jobs can be stored from any thread and loop, without a way to ours."""
+        return self._anywhere is not None
+
+    def moulded(self, calls: Sequence[tuple[Mould, str]]) -> list[Unit]:
+        """New jobs of these moulds, with these payloads; in any thread. They are not stored yet."""
+        return moulded(calls, self._identity)
+
+    async def store_new(self, units: Sequence[Unit]) -> None:
+        """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
+        if not self.is_anywhere:
+            need_stored(units, await self._plain.commit(units))
+            return
+        for some in _pieces(units):
+            need_stored(some, (await self._store.step(some, now=self._store.now())).outcomes)
+
+    def store_new_here(self, units: Sequence[Unit]) -> None:
+        """The same, waited for; only where the store is one for all threads."""
+        if self._anywhere is None:
+            raise TypeError(f"{self._store!r} has a loop of its own")
+        for some in _pieces(units):
+            need_stored(some, self._anywhere.step_here(some, now=self._store.now()).outcomes)
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
         """All of these jobs or none. One that is in the way of any is in the way of all."""
@@ -141,8 +170,10 @@ class Enqueueing:
         await self._keyed.close()
 
     def _opened(self, ask: Ask) -> Request:
-        job_id = ask.id or self._identity.id()
-        return Request(self.secrets.sealed(ask, job_id), self._identity.id(), job_id)
+        # An id that we have made names the command too: nobody else has given it.
+        made = self._identity.id()
+        job_id = ask.id or made
+        return Request(self.secrets.sealed(ask, job_id), made, job_id)
 
     async def _try(self, asked: Sequence[Request], by: By, coalescer: Coalescer) -> None:
         units: list[tuple[Request, Unit]] = []
@@ -205,6 +236,20 @@ def _clash(one: Request, choice: OnConflict, job: Job) -> None:
         one.answer = Enqueued(job, is_new=False)
     else:
         one.answer = Clash("unique", job)
+
+
+def need_stored(units: Sequence[Unit], outcomes: Sequence[Outcome]) -> None:
+    """Nothing is in the way of a job whose id was made for it: all of them are stored."""
+    for unit, outcome in zip(units, outcomes, strict=True):
+        if not isinstance(outcome, Committed | Own):
+            name = unit.command_id
+            raise Unstorable(f"{name} cannot be stored: {outcome}", id=name)
+
+
+def _pieces(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
+    """As many as fit into a step, each of them one job."""
+    for at in range(0, len(units), RECORDS_MAX):
+        yield units[at : at + RECORDS_MAX]
 
 
 def answered(one: Request) -> Answer:

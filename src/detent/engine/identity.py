@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 import threading
 from collections.abc import Callable
 
@@ -17,6 +16,8 @@ __all__ = ["Identity", "derived_id"]
 _CHANCE = 62
 _FRACTION = 12
 _DRAWN = 256
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""What the first digit of chance becomes: two of its bits say how the rest is to be read."""
 _COUNT = 20
 """Bits of a derived id that hold its number."""
 
@@ -29,34 +30,56 @@ class Identity:
         self._lock = threading.Lock()
         self._last_id = 0
         self._last_place = 0
-        self._chances: list[int] = []
+        self._chances: list[str] = []
         self._process = 0
 
     def id(self) -> str:
         """A new UUID of version 7."""
-        with self._lock:
-            self._last_id = max(_stamp(self._now()), self._last_id + 1)
-            stamp = self._last_id
-            chance = self._chance()
-        at_ms, fraction = divmod(stamp, 1 << _FRACTION)
-        return _written((at_ms << 80) | (7 << 76) | (fraction << 64) | (2 << _CHANCE) | chance)
+        return self.ids(1)[0]
 
-    def _chance(self) -> int:
+    def ids(self, number: int) -> list[str]:
+        """So many of them, in order."""
+        now = self._now()
+        with self._lock:
+            return self._ids(number, now)
+
+    def births(self, number: int) -> tuple[list[str], int, int]:
+        """Ids for so many new jobs, the first of as many places in a row, and the time."""
+        now = self._now()
+        with self._lock:
+            return self._ids(number, now), self._places(number, now), now
+
+    def _ids(self, number: int, now: int) -> list[str]:
+        first = max(_stamp(now), self._last_id + 1)
+        self._last_id = first + number - 1
+        return [_named(first + at, chance) for at, chance in enumerate(self._drawn(number))]
+
+    def _drawn(self, number: int) -> list[str]:
         """Asked for in bulk: each question to the system lets another thread go first.
 
         What a fork copies is not used again.
         """
-        if not self._chances or self._process != os.getpid():
-            self._process, drawn = os.getpid(), os.urandom(8 * _DRAWN)
-            numbers = struct.unpack(f">{_DRAWN}Q", drawn)
-            self._chances = [number >> (64 - _CHANCE) for number in numbers]
-        return self._chances.pop()
+        if self._process != os.getpid():
+            self._process, self._chances = os.getpid(), []
+        if len(self._chances) < number:
+            drawn = os.urandom(8 * (number + _DRAWN)).hex()
+            self._chances += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+        left = len(self._chances) - number
+        taken = self._chances[left:]
+        del self._chances[left:]
+        return taken
 
     def place(self) -> int:
         """The next position in a queue: neither ids nor times are good enough for first come."""
+        now = self._now()
         with self._lock:
-            self._last_place = max(self._now(), self._last_place + 1)
-            return self._last_place
+            return self._places(1, now)
+
+    def _places(self, number: int, now: int) -> int:
+        """The first of so many positions in a row."""
+        first = max(now, self._last_place + 1)
+        self._last_place = first + number - 1
+        return first
 
 
 def derived_id(at: int, number: int, *parts: str) -> str:
@@ -72,8 +95,14 @@ def derived_id(at: int, number: int, *parts: str) -> str:
     return _written((at_ms << 80) | (7 << 76) | (high << 64) | (2 << _CHANCE) | tail)
 
 
+def _named(stamp: int, chance: str) -> str:
+    """The UUID of a stamp and 16 digits of chance; `uuid.UUID` takes its time."""
+    at, tail = f"{stamp:015x}", _VARIANT[chance[0]] + chance[1:]
+    return f"{at[:8]}-{at[8:12]}-7{at[12:]}-{tail[:4]}-{tail[4:]}"
+
+
 def _written(number: int) -> str:
-    """The number as a UUID is written; two are needed per job, and `uuid.UUID` takes its time."""
+    """The number as a UUID is written."""
     told = f"{number:032x}"
     return f"{told[:8]}-{told[8:12]}-{told[12:16]}-{told[16:20]}-{told[20:]}"
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.errors import (
     LimitError,
     NameTooLong,
@@ -41,6 +41,7 @@ __all__ = [
     "need_job",
     "need_name",
     "need_numbers",
+    "need_payload",
     "need_result",
 ]
 
@@ -75,11 +76,9 @@ _LARGE = re.compile(r"[eE]\+?\d{3}|\d{200}")
 
 def need_job(ask: Ask) -> None:
     """Refuse a job that brings too much of anything."""
-    _need_bytes("PAYLOAD_BYTES_MAX", "arguments", ask.payload, PAYLOAD_BYTES_MAX)
+    need_payload(ask.payload)
     _need_bytes("META_BYTES_MAX", "metadata", ask.meta, META_BYTES_MAX)
-    _need_depth("arguments", ask.payload)
     _need_depth("metadata", ask.meta)
-    need_numbers("arguments", ask.payload)
     need_numbers("metadata", ask.meta)
     _need_tags(ask.tags)
     key = None if ask.idempotency is None else ask.idempotency.key
@@ -87,6 +86,15 @@ def need_job(ask: Ask) -> None:
     for what, name in (*named, ("idempotency key", key), *(("tag", tag) for tag in ask.tags)):
         if name is not None:
             need_name(what, name)
+
+
+def need_payload(payload: str) -> None:
+    """Refuse arguments that are too large or too deep."""
+    # So few characters cannot be either.
+    if len(payload) > DEPTH_MAX:
+        _need_bytes("PAYLOAD_BYTES_MAX", "arguments", payload, PAYLOAD_BYTES_MAX)
+        _need_depth("arguments", payload)
+    need_numbers("arguments", payload)
 
 
 def need_batch(size: int) -> None:

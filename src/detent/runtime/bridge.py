@@ -11,13 +11,24 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
+from contextvars import copy_context
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
-from weakref import WeakSet
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from detent.errors import InsideLoop
+from detent.runtime.crossing import Crossing
 
-__all__ = ["Bridge", "Bridged", "awaiting", "awaiting_each", "blocking", "blocking_each"]
+__all__ = [
+    "Bridge",
+    "Bridged",
+    "awaiting",
+    "awaiting_each",
+    "blocking",
+    "blocking_each",
+    "need_no_loop",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,23 +36,94 @@ _LEAVE_S: Final = 5.0
 """How long what is called off has to end; whoever does not is left to itself."""
 
 
+class _Errand:
+    """Something to be done in the loop of a bridge, and who awaits it in another."""
+
+    __slots__ = ("_answered", "_context", "_home", "_task", "_work", "is_off")
+
+    def __init__(self, work: Coroutine[Any, Any, Any], home: Crossing[_Reply]) -> None:
+        self._work = work
+        self._home = home
+        # It is done as if the caller did it: what is said about them goes along.
+        self._context = copy_context()
+        self._answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[Any] | None = None
+        self.is_off = False
+
+    async def answer(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """The outcome; whoever stops waiting does not want it to go on unseen."""
+        try:
+            return await self._answered
+        except asyncio.CancelledError:
+            self.is_off = True
+            # A loop that is closed does nothing any more.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._call_off)
+            raise
+
+    def begin(self) -> None:
+        """In the loop of the bridge."""
+        if self.is_off:
+            self._work.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._work, context=self._context)
+        self._task.add_done_callback(self._end)
+
+    def _call_off(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self._home.put((self, task, error))
+
+    def settle(self, task: asyncio.Task[Any], error: BaseException | None) -> None:
+        """In the loop of whoever awaits it."""
+        if self._answered.done():
+            return
+        if task.cancelled():
+            self._answered.cancel()
+        elif error is not None:
+            self._answered.set_exception(error)
+        else:
+            self._answered.set_result(task.result())
+
+
+_Reply: TypeAlias = tuple[_Errand, "asyncio.Task[Any]", BaseException | None]
+
+
+def _begin(errands: list[_Errand]) -> None:
+    for errand in errands:
+        errand.begin()
+
+
+def _settle(replies: list[_Reply]) -> None:
+    for errand, task, error in replies:
+        errand.settle(task, error)
+
+
 class Bridge:
     """The loop and its thread, started when first needed and anew after a fork."""
 
     def __init__(self) -> None:
+        self.new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+        """What makes its loop, for whoever wants another kind."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._over: Crossing[_Errand] | None = None
+        self._homes: WeakKeyDictionary[asyncio.AbstractEventLoop, Crossing[_Reply]]
+        self._homes = WeakKeyDictionary()
         _BRIDGES.add(self)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The outcome, waited for; refused where a loop runs, because that would stand still."""
-        if _is_in_loop():
+        try:
+            need_no_loop()
+        except InsideLoop:
             work.close()
-            raise InsideLoop(
-                "This call waits, and an event loop is running in this thread: it would stand"
-                " still. Await the twin of the method instead, whose name begins with an a"
-            )
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
@@ -52,10 +134,17 @@ class Bridge:
 
     async def reach(self, work: Coroutine[Any, Any, T]) -> T:
         """The outcome, awaited from any loop."""
-        loop = self._running()
-        if asyncio.get_running_loop() is loop:
+        loop, here = self._running(), asyncio.get_running_loop()
+        if here is loop or self._over is None:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        home = self._homes.get(here)
+        if home is None:
+            home = self._homes[here] = Crossing(here, _settle)
+        # All who cross before the other side gets round to it cross with one call, and so return.
+        errand = _Errand(work, home)
+        self._over.put(errand)
+        answer: T = await errand.answer(loop)
+        return answer
 
     def stop(self) -> None:
         """End the thread; the next call starts another."""
@@ -69,7 +158,8 @@ class Bridge:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = self.new_loop()
+                self._over = Crossing(self._loop, _begin)
                 # A daemon, so that a program that forgets to close still ends.
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="detent", daemon=True
@@ -80,7 +170,8 @@ class Bridge:
     def forget(self) -> None:
         """After a fork: the thread has stayed behind, and somebody may have held the lock."""
         self._lock = threading.Lock()
-        _LEFT_BEHIND.append(self._loop)
+        _LEFT_BEHIND.append((self._loop, self._over, self._homes))
+        self._homes = WeakKeyDictionary()
         self._loop = self._thread = None
 
 
@@ -178,9 +269,13 @@ async def _next(items: AsyncIterator[T]) -> tuple[T, ...]:
     return ()
 
 
-def _is_in_loop() -> bool:
+def need_no_loop() -> None:
+    """Refuse to wait where a loop runs: everything in it would stand still."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return
+    raise InsideLoop(
+        "This call waits, and an event loop is running in this thread: it would stand"
+        " still. Await the twin of the method instead, whose name begins with an a"
+    )

@@ -27,6 +27,8 @@ __all__ = ["Signature"]
 
 _P = inspect.Parameter
 _MANY = (_P.VAR_POSITIONAL, _P.VAR_KEYWORD)
+_PLAIN = (int, str, bool)
+"""Types whose values are read back as they were written, all of them."""
 
 
 class _Payload(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,6 +98,44 @@ class Signature:
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The call as exact JSON; `BadArguments` names the value that does not fit."""
+        return self._usual(args, kwargs) or self._exact(args, kwargs)
+
+    def _usual(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        """The same at a glance, if all arguments have names and nothing is odd about them."""
+        readers, needed = self._named
+        if not readers or len(args) > self._positions:
+            return None
+        given = dict(zip(readers, args, strict=False))
+        if kwargs:
+            if not given.keys().isdisjoint(kwargs):
+                return None
+            given |= kwargs
+            given = {name: given[name] for name in readers if name in given}
+        if len(given) != len(args) + len(kwargs) or not needed <= given.keys():
+            return None
+        plain = self._plain
+        for name, value in given.items():
+            if type(value) is not plain[name]:
+                given[name] = self._written(name, name, value)
+        try:
+            return msgspec.json.encode(_Payload([], given)).decode()
+        except (ValueError, OverflowError, UnicodeError):
+            # What is wrong with them is said there.
+            return None
+
+    @cached_property
+    def _positions(self) -> int:
+        """How many arguments can be given without their names, where all can be named."""
+        kinds = [one.kind for one in self._signature.parameters.values()]
+        return kinds.count(_P.POSITIONAL_OR_KEYWORD)
+
+    @cached_property
+    def _plain(self) -> dict[str, Any]:
+        """Of which type a value is already what it would be read back as, by parameter."""
+        hints = {name: self._hints.get(name) for name in self._readers}
+        return {name: hint if hint in _PLAIN else None for name, hint in hints.items()}
+
+    def _exact(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         bound = self._bound(args, kwargs)
         self._each(bound.arguments, self._written)
         return msgspec.json.encode(self._normal(bound)).decode()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
@@ -73,6 +73,7 @@ from detent.stores.shapes import (
 __all__ = [
     "RECORDS_MAX",
     "UNIT_MAX",
+    "Anywhere",
     "Body",
     "Claimed",
     "Committed",
@@ -353,3 +354,15 @@ class ReadStore(Protocol):
 
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
+
+
+@runtime_checkable
+class Anywhere(Protocol):
+    """What a store has if its `step` may be awaited in any loop: then others may also wait for it.
+
+    Whoever makes jobs there needs no way to the loop in which the store was opened.
+    """
+
+    def step_here(self, units: Sequence[Unit], *, now: int) -> Stepped:
+        """The same as `step` without a wish, waited for in the calling thread."""
+        ...

@@ -249,8 +249,10 @@ class Unit(msgspec.Struct, frozen=True):
     @property
     def size(self) -> int:
         """How much of a step the unit takes."""
-        records = len(self.moves) + len(self.new) + len(self.puts)
-        return records + len(self.gates) + len(self.limits) or 1
+        size = len(self.moves) + len(self.new)
+        if self.puts or self.gates or self.limits:
+            size += len(self.puts) + len(self.gates) + len(self.limits)
+        return size or 1
 
 
 class Committed(msgspec.Struct, frozen=True):

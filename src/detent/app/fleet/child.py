@@ -31,6 +31,7 @@ from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
+from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
@@ -297,6 +298,7 @@ def main() -> int:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return PERMANENT
     app.move_to(told.url)
+    app.bridge.new_loop = new_loop
     if told.server is not None:
         # For this process and those of its pool: there is nothing to open.
         os.environ[REMOTE] = told.server.shown
@@ -308,7 +310,8 @@ def main() -> int:
         await child.run()
 
     try:
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(serve())
     except DetentError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return 1

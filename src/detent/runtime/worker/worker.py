@@ -11,11 +11,11 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from detent.runtime.crossing import Crossing
 from detent.runtime.reporting import Report, Reporter
 from detent.runtime.running import Flight, Runner
 from detent.runtime.watching import Watching
 from detent.runtime.worker.counting import Counts
-from detent.runtime.worker.crossing import Crossing
 from detent.runtime.worker.desk import Desk
 from detent.runtime.worker.floor import Floor
 from detent.runtime.worker.leaving import STOP_S, Leaving

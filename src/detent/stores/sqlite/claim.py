@@ -13,7 +13,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Gate, Lease
 from detent.stores import flows
-from detent.stores.api import Claimed, Fair, Stored, Want
+from detent.stores.api import Claimed, Failure, Fair, Stored, Want
 from detent.stores.fences import is_alive
 from detent.stores.gates import joined
 from detent.stores.legal import is_grantable
@@ -21,7 +21,8 @@ from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Lane, Spot, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
 from detent.stores.sqlite.statements import SQL
-from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at, stored_rows
+from detent.stores.sqlite.taking import Taking
+from detent.stores.sqlite.transaction import Transaction, gate_of, read_rows, stored_at
 
 __all__ = ["claim", "let_in"]
 
@@ -104,14 +105,16 @@ class _Claim:
         self._shut: list[int] = []
         self._taken: list[Stored] = []
         self._moved: list[flows.Moved] = []
+        self._taking = Taking(tx.pending, want, now)
 
     def granted(self) -> Claimed:
         queues = list(dict.fromkeys(self._want.queues))
         # All is read before anything is written: nobody walks an index that changes.
         chosen = self._chosen(queues)
-        found = {row[0]: (row, one) for row, one in stored_rows(self._tx.connection, chosen)}
+        found = {row[0]: (row, failed) for row, failed in read_rows(self._tx.connection, chosen)}
         for seq in chosen:
-            self._decide(*found[seq])
+            self._take(*found[seq])
+        self._taking.count()
         changes = flows.changes_of(self._moved)
         self._tx.writing.follow(changes, [], self._now, self._want.command_id)
         self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
@@ -166,6 +169,8 @@ class _Claim:
     def _next(self, lanes: Sequence[Lane], missing: int) -> list[int]:
         """The next jobs of these lanes, merged into one order, as far as limits let them."""
         walks = [walk for lane in lanes if (walk := self._first(lane, self._walk(lane)))]
+        if len(walks) == 1 and not self._want.fair and not self._tx.known.has_limits:
+            return self._straight(walks[0], missing)
         heapify(walks)
         chosen: list[int] = []
         while walks and len(chosen) < missing and not self._is_tired:
@@ -178,6 +183,13 @@ class _Claim:
                 self._turns.serve(walk.lane)
                 if following := self._first(walk.lane, walk.rest):
                     heappush(walks, following)
+        return chosen
+
+    def _straight(self, walk: _Walk, missing: int) -> list[int]:
+        """The same where there is one lane, and nobody to be asked about it."""
+        chosen = [walk.seq]
+        while len(chosen) < missing and (row := self._first_row(walk.lane, walk.rest)) is not None:
+            chosen.append(row[3])
         return chosen
 
     @property
@@ -196,21 +208,37 @@ class _Claim:
         return iter(self._tx.connection.execute(SQL["lane"], values))
 
     def _first(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> _Walk | None:
+        found = self._first_row(lane, rest)
+        if found is None:
+            return None
+        priority, place, job_id, seq, _, _ = found
+        return _Walk(self._turns.of(lane), priority, place, job_id, lane, seq, rest)
+
+    def _first_row(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> Sequence[Any] | None:
         """The next job that its step lets in; others are out of the way from now on."""
-        for priority, place, job_id, seq, workflow, step in rest:
+        for row in rest:
+            _, _, _, seq, workflow, step = row
+            if step is None:
+                return None if self._is_tired else row
             if self._is_tired:
                 return None
-            if step is not None:
-                flow = self._tx.known.flow_of(lane.tenant, workflow)
-                if not w.is_claimable(flow.workflow, flow.steps[step]):
-                    self._shut.append(seq)
-                    continue
-            return _Walk(self._turns.of(lane), priority, place, job_id, lane, seq, rest)
+            flow = self._tx.known.flow_of(lane.tenant, workflow)
+            if w.is_claimable(flow.workflow, flow.steps[step]):
+                return row
+            self._shut.append(seq)
         return None
 
-    def _decide(self, row: Sequence[Any], stored: Stored) -> None:
+    def _take(self, row: Sequence[Any], failed: tuple[Failure, ...]) -> None:
+        """Like one that stood just like it, or by a decision of its own."""
+        lease = self._want.leases[len(self._taken)]
+        stored = self._taking.like_another(row, failed, lease)
+        if stored is None:
+            self._decide(row, rows.stored_of(row, failed), lease)
+        else:
+            self._taken.append(stored)
+
+    def _decide(self, row: Sequence[Any], stored: Stored, lease: str) -> None:
         want, job = self._want, stored.job
-        lease = want.leases[len(self._taken)]
         asked = (j.Dispatch if want.push else j.Claim)(lease, want.holder, want.wire, want.lease_us)
         ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=self._gate_of(stored))
         answer = j.decide(job, asked, self._now, ctx)
@@ -228,6 +256,7 @@ class _Claim:
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]
         wake_at = j.next_wake(job, self._now)
+        self._taking.learn(row, answer, wake_at)
         pending.add_row("job_taken", rows.taken_row(job, wake_at, seq, stored.job.version))
         pending.record(answer.events)
         if job.wire and job.lease is not None:

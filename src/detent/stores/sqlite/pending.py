@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 from detent.lifecycle.event import Event
@@ -55,37 +55,42 @@ class Spot(NamedTuple):
 
 # In this order: what others refer to comes first, and a row is born before it moves. A re-arm is
 # fenced by the version, so it does nothing to a job that has also moved on.
-_ORDER = (
-    "workflow_put",
-    "step_put",
-    "step_tally",
-    "step_flips",
-    "step_sweep",
-    "job_born",
-    "job_insert",
-    "job_taken",
-    "job_move",
-    "job_done",
-    "job_rearm",
-    "body_insert",
-    "event_insert",
-    "tag_insert",
-    "meta_put",
-    "result_put",
-    "checkpoint_put",
-    "note_put",
-    "failure_insert",
-    "lease_put",
-    "lease_end",
-    "unique_insert",
-    "unique_move",
-    "idempotency_put",
-    "unhand",
-    "worker_reopen",
-    "log_insert",
-    "record_put",
-    "record_drop",
-)
+_ORDER = {
+    name: number
+    for number, name in enumerate(
+        (
+            "workflow_put",
+            "step_put",
+            "step_tally",
+            "step_flips",
+            "step_sweep",
+            "job_born",
+            "job_insert",
+            "job_taken",
+            "job_move",
+            "job_done",
+            "job_rearm",
+            "body_insert",
+            "event_insert",
+            "tag_insert",
+            "meta_put",
+            "result_put",
+            "checkpoint_put",
+            "note_put",
+            "failure_insert",
+            "lease_put",
+            "lease_end",
+            "unique_insert",
+            "unique_move",
+            "idempotency_put",
+            "unhand",
+            "worker_reopen",
+            "log_insert",
+            "record_put",
+            "record_drop",
+        )
+    )
+}
 _AVAILABLE = JobState.AVAILABLE.value
 
 
@@ -94,7 +99,7 @@ class Pending:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
+        self._rows: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._lanes: Counter[Lane] = Counter()
         self._last_seq: int | None = None
@@ -127,17 +132,27 @@ class Pending:
 
     def record(self, events: tuple[Event, ...]) -> None:
         """The next events of the feed. Only we write, so their positions are known."""
+        for event in events:
+            self.record_row(event_row(event))
+
+    def record_row(self, row: tuple[Any, ...]) -> None:
+        """The next event of the feed, as a row already."""
         if self._last_pos is None:
             self._last_pos = self._connection.execute(SQL["last_pos"]).fetchone()[0]
-        for event in events:
-            self._last_pos += 1
-            self.add_row("event_insert", (self._last_pos, *event_row(event)))
+        self._last_pos += 1
+        self._rows["event_insert"].append((self._last_pos, *row))
+        self.size += 1
 
-    def count(self, before: Spot | None, after: Spot | None) -> None:
-        """One job more in a spot, and one less where it was."""
+    def shift(self, tenant: str, queue: str, before: str, after: str) -> None:
+        """One job more in a state, and one less where it was; it could be claimed in neither."""
+        self._counts[tenant, queue, before] -= 1
+        self._counts[tenant, queue, after] += 1
+
+    def count(self, before: Spot | None, after: Spot | None, number: int = 1) -> None:
+        """So many jobs more in a spot, and as many less where they were."""
         if before == after:
             return
-        for spot, change in ((after, 1), (before, -1)):
+        for spot, change in ((after, number), (before, -number)):
             if spot is not None:
                 self._counts[spot.lane.tenant, spot.lane.queue, spot.state] += change
                 if spot.state == _AVAILABLE:
@@ -174,10 +189,10 @@ class Pending:
     def flush(self) -> None:
         """Write everything; whoever reads the tables afterwards sees it."""
         if self.size or self._counts or self.tallies:
-            self._rows["step_tally"] += [tally_row(*one) for one in self.tallies.items()]
-            for name, rows in self._rows.items():
-                if rows:
-                    self._connection.executemany(SQL[name], rows)
+            if self.tallies:
+                self._rows["step_tally"] += [tally_row(*one) for one in self.tallies.items()]
+            for name in sorted(self._rows, key=_ORDER.__getitem__):
+                self._connection.executemany(SQL[name], self._rows[name])
             self._flush_counts()
         # What is known of workflows is what was written: to read one again costs all its steps.
         flows = self.flows
@@ -195,18 +210,18 @@ class Pending:
 
     def flush_leases(self) -> None:
         """Write everything, if anything that waits is about a lease: whoever asks needs no more."""
-        if self._rows["lease_put"] or self._rows["lease_end"]:
+        if "lease_put" in self._rows or "lease_end" in self._rows:
             self.flush()
 
     def flush_records(self) -> None:
         """The same for small records."""
-        if self._rows["record_put"] or self._rows["record_drop"]:
+        if "record_put" in self._rows or "record_drop" in self._rows:
             self.flush()
 
     def forget(self) -> None:
         """Nothing is waiting any more; what was remembered about the tables may be outdated."""
         if self.size or self.tallies:
-            self._rows = {name: [] for name in _ORDER}
+            self._rows.clear()
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()

@@ -19,6 +19,7 @@ from detent.lifecycle.workflow import Step, Tally, Workflow
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
+    "ATTEMPT",
     "body_row",
     "born_row",
     "done_row",
@@ -33,6 +34,7 @@ __all__ = [
     "step_of",
     "step_row",
     "stored_of",
+    "stored_with",
     "taken_row",
     "tally_row",
     "workflow_of",
@@ -49,6 +51,8 @@ _STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
 )
 _WORDS: Final = (_STATE, _DELIVERY, _PREVIOUS, _CAUSE, _RETURNED_BY)
 _JOB_END: Final = 1 + len(_FIELDS)
+ATTEMPT: Final = 1 + _FIELDS.index("attempt")
+"""Where a row of the view `detent_stored` says how often the job was tried."""
 _STATES: Final[dict[str | None, JobState | None]] = {
     None: None,
     **{state.value: state for state in JobState},
@@ -57,6 +61,7 @@ _DELIVERIES: Final = {one.value: one for one in Delivery}
 _ACTORS: Final = {actor.value: actor for actor in Actor}
 _DEFAULT_RETRY: Final = RetryPolicy()
 _COLUMNS: Final = Event.__struct_fields__.index("cause")
+_PLACE: Final = Event.__struct_fields__.index("place") - _COLUMNS
 _Rest: Final = msgspec.defstruct(
     "Rest",
     [(one.name, one.type, one.default) for one in msgspec.structs.fields(Event)[_COLUMNS:]],
@@ -234,10 +239,35 @@ def failure_row(seq: int, failure: Failure) -> tuple[Any, ...]:
     return (seq, *astuple(failure))
 
 
+class _Told:
+    """What an event carries beyond its columns, and how that is written around its place."""
+
+    __slots__ = ("after", "before", "facts")
+
+    def __init__(self, facts: tuple[Any, ...]) -> None:
+        place = facts[_PLACE]
+        told = _encode(_Rest(*facts)).decode()
+        self.facts = (facts[:_PLACE], facts[_PLACE + 1 :], place is None)
+        self.before: str | None = None if told == "{}" else told
+        self.after = ""
+        if place is not None:
+            # Nothing before it is free text but the reason, in which every quote is escaped.
+            self.before, _, self.after = told.partition(f'"place":{place}')
+            self.before += '"place":'
+
+
+_last = [_Told((None,) * len(_Rest.__struct_fields__))]
+"""That of the last event; swapped as one, for several threads write events."""
+
+
 def event_row(event: Event) -> tuple[Any, ...]:
     """The event as column values; what no statement asks about is one JSON text."""
     values = astuple(event)
-    rest = _encode(_Rest(*values[_COLUMNS:])).decode()
+    facts = values[_COLUMNS:]
+    # Most events of a batch say the same besides their columns, if they say anything.
+    known, place = _last[0], facts[_PLACE]
+    if known.facts != (facts[:_PLACE], facts[_PLACE + 1 :], place is None):
+        _last[0] = known = _Told(facts)
     return (
         event.tenant,
         event.record,
@@ -250,7 +280,7 @@ def event_row(event: Event) -> tuple[Any, ...]:
         event.actor_id,
         event.command_id,
         event.kind,
-        None if rest == "{}" else rest,
+        known.before if place is None else f"{known.before}{place}{known.after}",
     )
 
 
@@ -291,7 +321,12 @@ def job_of(row: _Row) -> Job:
 
 def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
     """Everything a reader is shown, from a row of the view `detent_stored` and its failures."""
-    wake_at, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
+    return stored_with(row, failures, job_of(row), row[_JOB_END])
+
+
+def stored_with(row: _Row, failures: tuple[Failure, ...], job: Job, wake_at: int | None) -> Stored:
+    """The same with a record that has moved on since the row was read."""
+    _, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
     result, checkpoint, at, attempt, percent, text, _ = beside
     try:
         parts = (
@@ -303,7 +338,7 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
         raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
     body = Body(kind, payload, meta, *parts, schema, key)
     note = None if at is None else Note(at, attempt, percent, text)
-    return Stored(job_of(row), body, wake_at, result, failures, note, checkpoint)
+    return Stored(job, body, wake_at, result, failures, note, checkpoint)
 
 
 def workflow_of(tenant: str, workflow: str, record: str) -> Workflow:

@@ -152,6 +152,11 @@ class SqliteStore:
 
         return await writer.do(run)
 
+    def step_here(self, units: Sequence[Unit], *, now: int) -> api.Stepped:
+        writer = self._writing(now)
+        need_size(units, None)
+        return writer.do_here(lambda tx: api.Stepped(tx.commit(units, now)))
+
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
         until, most = now + hold_us, max(limit, 0)
         return await self._writing(now).do(lambda tx: upkeep.take_due(tx, now, most, until))

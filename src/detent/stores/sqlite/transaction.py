@@ -21,7 +21,7 @@ from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.units import Units
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["Transaction", "gate_of", "stored_at", "stored_rows"]
+__all__ = ["Transaction", "gate_of", "read_rows", "stored_at", "stored_rows"]
 
 
 class Transaction:
@@ -38,7 +38,9 @@ class Transaction:
         self.pending = Pending(connection)
         self.known = Known(connection, self.pending)
         self.writing = Writing(self.pending, self.known)
-        self.units = Units(connection, self.pending, self.known, self.writing)
+        self.units = Units(
+            connection, self.pending, self.known, self.writing, is_careful=is_careful
+        )
         self.may_be_claimable = False
 
     def commit(self, units: Sequence[Unit], now: int) -> tuple[Outcome, ...]:
@@ -89,7 +91,8 @@ def _keys_of(units: Sequence[Unit]) -> Iterator[Key]:
         for move in unit.moves:
             yield move.job.tenant, move.job.id
         for new in unit.new:
-            yield new.job.tenant, new.job.id
+            if unit.command_id != new.job.id:
+                yield new.job.tenant, new.job.id
 
 
 def stored_at(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[Stored]:
@@ -105,16 +108,24 @@ def stored_rows(
     connection: sqlite3.Connection, numbers: Sequence[int]
 ) -> list[tuple[Sequence[Any], Stored]]:
     """The same in no order, each beside the row of the view `detent_stored` that it was made of."""
+    return [(row, rows.stored_of(row, failed)) for row, failed in read_rows(connection, numbers)]
+
+
+def read_rows(
+    connection: sqlite3.Connection, numbers: Sequence[int]
+) -> list[tuple[Sequence[Any], tuple[Failure, ...]]]:
+    """The same, as rows of the view `detent_stored`, each beside its failures."""
     if not numbers:
         return []
     wanted = (msgspec.json.encode(numbers).decode(),)
+    found = connection.execute(SQL["stored_seqs"], wanted).fetchall()
+    if not any(row[rows.ATTEMPT] for row in found):
+        # What was never tried has never failed.
+        return [(row, ()) for row in found]
     failures: defaultdict[int, list[Failure]] = defaultdict(list)
     for seq, *values in connection.execute(SQL["failures"], wanted):
         failures[seq].append(Failure(*values))
-    return [
-        (row, rows.stored_of(row, tuple(failures.get(row[0], ()))))
-        for row in connection.execute(SQL["stored_seqs"], wanted)
-    ]
+    return [(row, tuple(failures.get(row[0], ()))) for row in found]
 
 
 def gate_of(connection: sqlite3.Connection, tenant: str, queue: str, kind: str) -> Gate:

@@ -29,7 +29,7 @@ _Answer = tuple[Any, BaseException | None]
 
 
 class Operation:
-    """Something to do inside a transaction, and who waits for its answer."""
+    """Something to do inside a transaction, and who awaits its answer."""
 
     __slots__ = ("answered", "loop", "run")
 
@@ -37,6 +37,31 @@ class Operation:
         self.run = run
         self.loop = asyncio.get_running_loop()
         self.answered: asyncio.Future[Any] = self.loop.create_future()
+
+
+class _Waited:
+    """The same for somebody who has no loop and waits."""
+
+    __slots__ = ("_answer", "_is_open", "run")
+
+    def __init__(self, run: Callable[[Transaction], Any]) -> None:
+        self.run = run
+        self._answer: _Answer = None, None
+        self._is_open = threading.Lock()
+        self._is_open.acquire()
+
+    def set(self, answer: _Answer) -> None:
+        """From the thread that writes."""
+        self._answer = answer
+        self._is_open.release()
+
+    def get(self) -> Any:
+        """Its answer, waited for."""
+        self._is_open.acquire()
+        answer, error = self._answer
+        if error is not None:
+            raise error
+        return answer
 
 
 class Writer:
@@ -52,7 +77,7 @@ class Writer:
         self._connection = connection
         self._turns = turns
         self._on_change = on_change
-        self._queue: deque[Operation] = deque()
+        self._queue: deque[Operation | _Waited] = deque()
         self._wakes = threading.Condition()
         self._is_closing = False
         self._is_watched = False
@@ -65,13 +90,29 @@ class Writer:
     async def do(self, run: Callable[[Transaction], T]) -> T:
         """What the operation answers, once its transaction is on disk."""
         operation = Operation(run)
+        self._put(operation)
+        answer: T = await operation.answered
+        return answer
+
+    def do_here(self, run: Callable[[Transaction], T]) -> T:
+        """The same, waited for in this thread, whether it has a loop or not."""
+        operation = _Waited(run)
+        self._put(operation)
+        try:
+            answer: T = operation.get()
+        except BaseException:
+            # Whoever stops waiting (a signal, say) does not want it to go on unseen.
+            with suppress(ValueError, IndexError):
+                self._queue.remove(operation)
+            raise
+        return answer
+
+    def _put(self, operation: Operation | _Waited) -> None:
         with self._wakes:
             if self._is_closing:
                 raise StoreClosed("The store is closed")
             self._queue.append(operation)
             self._wakes.notify()
-        answer: T = await operation.answered
-        return answer
 
     def watch(self, is_watched: bool) -> None:
         """Whether anybody wants to hear of what other processes commit."""
@@ -108,7 +149,7 @@ class Writer:
 
     def _serve(self) -> None:
         """One transaction, and its answers."""
-        taken: list[Operation] = []
+        taken: list[Operation | _Waited] = []
         has_news = False
         try:
             self._need_running()
@@ -126,7 +167,7 @@ class Writer:
         if self._stopped_by is not None:
             raise self._stopped_by
 
-    def _transact(self, taken: list[Operation]) -> tuple[list[_Answer], bool]:
+    def _transact(self, taken: list[Operation | _Waited]) -> tuple[list[_Answer], bool]:
         """All at once if the database takes it; otherwise again, each operation by itself."""
         try:
             try:
@@ -142,7 +183,7 @@ class Writer:
                 self._stopped_by = broken(error)
             raise self._stopped_by or translated(error) from error
 
-    def _next(self, taken: list[Operation]) -> Iterable[Operation]:
+    def _next(self, taken: list[Operation | _Waited]) -> Iterable[Operation | _Waited]:
         """Operations from the queue until this transaction has had its time."""
         started = time.perf_counter()
         while self._queue:
@@ -153,7 +194,7 @@ class Writer:
                 return
 
     def _attempt(
-        self, operations: Iterable[Operation], *, is_careful: bool
+        self, operations: Iterable[Operation | _Waited], *, is_careful: bool
     ) -> tuple[list[_Answer], bool]:
         self._connection.execute(SQL["begin"])
         tx = Transaction(self._connection, is_careful=is_careful)
@@ -193,7 +234,7 @@ def _coded(error: StoreError | OSError) -> StoreError:
     return StoreUnavailable(f"The turn to write cannot be taken: {error}", errno=error.errno)
 
 
-def _alone(tx: Transaction, operation: Operation) -> _Answer:
+def _alone(tx: Transaction, operation: Operation | _Waited) -> _Answer:
     """In a careful transaction an operation that fails harms itself only."""
     tx.execute("save_operation")
     try:
@@ -209,10 +250,13 @@ def _alone(tx: Transaction, operation: Operation) -> _Answer:
     return answer, None
 
 
-def _deliver(answered: Iterable[tuple[Operation, _Answer]]) -> None:
+def _deliver(answered: Iterable[tuple[Operation | _Waited, _Answer]]) -> None:
     """Hand the answers over, with one call per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Answer]]] = {}
     for operation, answer in answered:
+        if isinstance(operation, _Waited):
+            operation.set(answer)
+            continue
         by_loop.setdefault(operation.loop, []).append((operation.answered, answer))
     for loop, answers in by_loop.items():
         # Whoever closed their loop is not waiting any more.

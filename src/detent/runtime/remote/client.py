@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections import deque
 from functools import cached_property
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 import httptools
@@ -95,8 +95,8 @@ class _Line(asyncio.Protocol):
         self.answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101
-        self._transport = transport
+        # Those of uvloop are of no class of asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True

@@ -19,7 +19,7 @@ from detent.lifecycle.workflow import Step, Tally, Workflow
 from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 
 __all__ = [
-    "ATTEMPT",
+    "VERSION",
     "body_row",
     "born_row",
     "done_row",
@@ -51,8 +51,8 @@ _STATE, _DELIVERY, _PREVIOUS, _HELD, _WIRE, _CAUSE, _RETURNED_BY = (
 )
 _WORDS: Final = (_STATE, _DELIVERY, _PREVIOUS, _CAUSE, _RETURNED_BY)
 _JOB_END: Final = 1 + len(_FIELDS)
-ATTEMPT: Final = 1 + _FIELDS.index("attempt")
-"""Where a row of the view `detent_stored` says how often the job was tried."""
+VERSION: Final = 1 + _FIELDS.index("version")
+"""Where a row of the view `detent_stored` says how often the job has moved."""
 _STATES: Final[dict[str | None, JobState | None]] = {
     None: None,
     **{state.value: state for state in JobState},

@@ -119,8 +119,8 @@ def read_rows(
         return []
     wanted = (msgspec.json.encode(numbers).decode(),)
     found = connection.execute(SQL["stored_seqs"], wanted).fetchall()
-    if not any(row[rows.ATTEMPT] for row in found):
-        # What was never tried has never failed.
+    if all(row[rows.VERSION] == 1 for row in found):
+        # What has never moved has never failed.
         return [(row, ()) for row in found]
     failures: defaultdict[int, list[Failure]] = defaultdict(list)
     for seq, *values in connection.execute(SQL["failures"], wanted):

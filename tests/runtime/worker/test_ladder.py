@@ -205,24 +205,27 @@ async def test_a_handler_that_blocks_stops_nobody_else_from_being_watched(
     here: Place, how: str
 ) -> None:
     """Commits, looks and answers come from another loop."""
-    go, seen = threading.Event(), threading.Event()
+    begun, go, seen = threading.Event(), threading.Event(), threading.Event()
 
     @here.app.job
     async def blocks() -> None:
+        go.set()
         assert seen.wait(20)
 
     @here.app.job
     def beside(ctx: Context) -> None:
-        go.set()
+        begun.set()
         while not ctx.cancelled:
-            go.wait(0.01)
+            begun.wait(0.01)
         seen.set()
         raise Cancelled
 
     handle = await beside.aenqueue()
-    other = await blocks.aenqueue() if how == "async" else None
-
     async with here.worker() as worker:
+        await until(begun.is_set)
+        other = await blocks.aenqueue() if how == "async" else None
+        if other is None:
+            go.set()
         # This loop is the one that is blocked, so the cancel comes from elsewhere.
         canceller = threading.Thread(target=_cancel, args=(handle, go))
         canceller.start()

@@ -23,6 +23,7 @@ __all__ = ["Commands"]
 _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 0.5
 _SUSPEND_S: Final = 30.0
+_ANSWER_S: Final = 2.0
 
 
 class Commands:
@@ -41,7 +42,16 @@ class Commands:
                 await self._look()
                 await asyncio.sleep(_LOOK_S)
         finally:
-            for task in self._under_way.values():
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Whoever told the last worker to stop is answered before the fleet is gone."""
+        tasks = list(self._under_way.values())
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=_ANSWER_S)
+        finally:
+            for task in tasks:
                 task.cancel()
 
     async def _look(self) -> None:

@@ -49,8 +49,8 @@ async def _measure(folder: Path, asked: argparse.Namespace) -> None:
     url = asked.store or f"sqlite:///{folder}/bench.db"
     command = ("-m", "detent", "serve", "--store", url, "--port", "0")
     table = Table("case", "jobs", "queued to dispatched", "running", "completed", "per second")
-    with serving(command, folder / "log") as port:
-        address = f"http://127.0.0.1:{port}"
+    with serving(command, folder / "log") as served:
+        address = f"http://127.0.0.1:{served.port}"
         engines = [_engine(address, number) for number in range(asked.engines)]
         running = [asyncio.create_task(one.run()) for one in engines]
         await _until(lambda: _are_there(engines))

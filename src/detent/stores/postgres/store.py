@@ -223,8 +223,8 @@ class PostgresStore:
         self._marks.drop()
         with suppress(StoreError):
             # With something to do already, nobody waits until it is known whether there is more.
-            has_placed = not jobs and await self._run(placing.place)
-            if has_placed or is_short:
+            placed = 0 if jobs else await self._run(placing.place)
+            if placed or is_short:
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

@@ -118,14 +118,16 @@ async def test_what_is_small_goes_with_a_wish_and_what_is_large_beside_it(world:
     assert store.sizes == [(32, 1), (33, 0), (0, 1)]
 
 
-async def test_a_wish_beside_other_steps_is_no_larger_than_a_batch(world: World) -> None:
+async def test_what_was_asked_for_is_finished_on_both_ways(world: World) -> None:
     await world.alive("w1")
     store: Any = Sided(world)
     asking = Coalescer(store)
-    wants = [world.make.want(coalesce.WISHED_MAX) for _ in range(2)]
-    claiming = asyncio.gather(*map(asking.claim, wants))
+    claiming = asyncio.ensure_future(asking.claim(world.make.want(1)))
+    await asyncio.sleep(0)
+    later = asyncio.ensure_future(asking.claim(world.make.want(2)))
+    committing = asyncio.ensure_future(asking.commit([world.make.pushed()]))
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(asking.close())
     store.may_claim.set()
-    await asyncio.gather(claiming, closing)
-    assert store.sizes == [(0, coalesce.WISHED_MAX)] * 2
+    await asyncio.gather(claiming, later, committing, closing)
+    assert sorted(store.sizes) == [(0, 1), (0, 2), (1, 0)]

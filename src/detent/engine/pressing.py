@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
 from detent.errors import StoreClosed, Unstorable
 from detent.lifecycle.job import Job
-from detent.stores.api import Committed, Outcome, Own, Unit
+from detent.stores.api import RECORDS_MAX, Committed, Outcome, Own, Store, Unit
 
 __all__ = ["Press"]
 
@@ -24,8 +23,8 @@ _Asked = tuple[tuple[Mould, str], asyncio.Future[Job]]
 class Press:
     """Makes and stores jobs of moulds."""
 
-    def __init__(self, coalescer: Coalescer, identity: Identity) -> None:
-        self._coalescer = coalescer
+    def __init__(self, store: Store, identity: Identity) -> None:
+        self._store = store
         self._identity = identity
         self._asked: list[_Asked] = []
         self._working: asyncio.Task[None] | None = None
@@ -50,19 +49,20 @@ class Press:
     async def _work(self) -> None:
         while self._asked:
             taken, self._asked = self._asked, []
-            await self._store(taken)
+            for at in range(0, len(taken), RECORDS_MAX):
+                await self._stored(taken[at : at + RECORDS_MAX])
         self._working = None
 
-    async def _store(self, taken: Sequence[_Asked]) -> None:
+    async def _stored(self, taken: Sequence[_Asked]) -> None:
         try:
             units = moulded([call for call, _ in taken], self._identity)
-            outcomes = await self._coalescer.commit(units)
+            stepped = await self._store.step(units, now=self._store.now())
         except Exception as error:
             for _, answered in taken:
                 if not answered.done():
                     answered.set_exception(error)
             return
-        for (_, answered), unit, outcome in zip(taken, units, outcomes, strict=True):
+        for (_, answered), unit, outcome in zip(taken, units, stepped.outcomes, strict=True):
             # Whoever was called off is not waiting any more; their job is there all the same.
             if not answered.done():
                 _settle(answered, unit, outcome)

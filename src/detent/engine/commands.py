@@ -142,7 +142,7 @@ class Commands:
         self._identity = identity
         self._jitter = jitter
         self._followers = Followers(identity, secrets)
-        self._ends = Gathering(self._ended, RECORDS_MAX)
+        self._ends = Gathering[Change, j.Answer](self._ended, RECORDS_MAX)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""

@@ -63,8 +63,8 @@ class Jobs:
         sent = self.moulding.sent(call)
         shape = None if sent is None else self.moulding.shape(call, sent)
         if sent is not None and shape is not None:
-            job = await self._desk.engine.enqueueing.press(shape.mould, sent.payload)
-            return shape.reply(job, sent.payload)
+            made = await self._desk.engine.enqueueing.press(shape.mould, sent.payload)
+            return shape.reply(made, sent.payload)
         wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)

@@ -12,13 +12,14 @@ import msgspec
 from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Key, Outcome, Rejected, Stored, Unit
+from detent.stores.births import Births
 from detent.stores.gates import joined
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.faults import UNFIT
 from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL
-from detent.stores.sqlite.units import Units
+from detent.stores.sqlite.units import COMMITTED, Units
 from detent.stores.sqlite.writing import Writing
 
 __all__ = ["Transaction", "gate_of", "read_rows", "stored_at", "stored_rows"]
@@ -47,6 +48,9 @@ class Transaction:
         """The answers to these units, if the transaction holds."""
         if self.is_careful:
             return tuple(self._commit_alone(unit, now) for unit in units)
+        if isinstance(units, Births) and self.pending.bear(units):
+            self.writing.has_made_available = True
+            return (COMMITTED,) * len(units)
         if len(units) > 1:
             self.known.look_up(_keys_of(units))
         commit = self.units.commit

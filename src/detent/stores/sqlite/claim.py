@@ -105,7 +105,7 @@ class _Claim:
         self._shut: list[int] = []
         self._taken: list[Stored] = []
         self._moved: list[flows.Moved] = []
-        self._taking = Taking(tx.pending, want, now)
+        self._taking = Taking(tx.connection, tx.pending, want, now)
 
     def granted(self) -> Claimed:
         queues = list(dict.fromkeys(self._want.queues))
@@ -114,7 +114,7 @@ class _Claim:
         found = {row[0]: (row, failed) for row, failed in read_rows(self._tx.connection, chosen)}
         for seq in chosen:
             self._take(*found[seq])
-        self._taking.count()
+        self._taking.write()
         changes = flows.changes_of(self._moved)
         self._tx.writing.follow(changes, [], self._now, self._want.command_id)
         self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
@@ -256,6 +256,7 @@ class _Claim:
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]
         wake_at = j.next_wake(job, self._now)
+        self._taking.write()
         self._taking.learn(row, answer, wake_at)
         pending.add_row("job_taken", rows.taken_row(job, wake_at, seq, stored.job.version))
         pending.record(answer.events)

@@ -9,16 +9,20 @@ blanks, and whoever stands just like it gets it with their own names in them.
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import astuple
 
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.stores.api import Failure, Stored, Want
 from detent.stores.sqlite import rows
+from detent.stores.sqlite.ends import FEW
 from detent.stores.sqlite.pending import Pending, Spot, spot_of
+from detent.stores.sqlite.statements import SQL
 
 __all__ = ["Taking"]
 
@@ -34,6 +38,7 @@ _EXPIRES, _STEP = 1 + _FIELDS.index("expires_at"), 1 + _FIELDS.index("step")
 _TYPE = 2 + len(_FIELDS)
 _KEY = _TYPE + 6
 _SIMPLE = re.compile(r"[\w.\-]*", re.ASCII)
+_encode = msgspec.json.Encoder().encode
 
 
 class _Pattern:
@@ -42,6 +47,7 @@ class _Pattern:
     def __init__(self, row: Sequence[Any], answer: j.Accepted, wake_at: int | None) -> None:
         job, (event,) = answer.job, answer.events
         self.shape = _shape(row)
+        self.tenant = row[1]
         self.wake_at = wake_at
         self.before = row[4]
         self.first = spot_of(job, row[_TYPE], row[_KEY])
@@ -51,7 +57,6 @@ class _Pattern:
         told = rows.event_row(event)
         self._event = told[2:-1]
         self._rest: list[str] = str(told[-1]).split(str(job.lease))
-        self.count = 0
 
     @property
     def is_whole(self) -> bool:
@@ -71,15 +76,26 @@ class _Pattern:
         moved = (*taken[:7], lease, *taken[8:15], row[0], self._version)
         return moved, (row[1], row[2], *self._event, f"{before}{lease}{after}")
 
+    @property
+    def columns(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the rows of all of them have in common, of the jobs and of the events."""
+        taken = self._row
+        moved = (*taken[:7], *taken[8:15], self._version)
+        return moved, (self.tenant, *self._event, *self._rest)
+
 
 class Taking:
     """What was learnt from the decisions of one claim."""
 
-    def __init__(self, pending: Pending, want: Want, now: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, pending: Pending, want: Want, now: int
+    ) -> None:
+        self._connection = connection
         self._pending = pending
         self._now = now
         self._is_learning = not want.wire and all(map(_SIMPLE.fullmatch, want.leases))
         self._pattern: _Pattern | None = None
+        self._alike: list[tuple[Sequence[Any], str]] = []
 
     def learn(self, row: Sequence[Any], answer: j.Accepted, wake_at: int | None) -> None:
         """Remember what became of this job, if it could become of another just so."""
@@ -88,28 +104,48 @@ class Taking:
         pattern = _Pattern(row, answer, wake_at)
         lease = str(answer.job.lease)
         if pattern.is_whole and pattern.job(row, lease) == answer.job:
-            self.count()
             self._pattern = pattern
 
     def like_another(
         self, row: Sequence[Any], failed: tuple[Failure, ...], lease: str
     ) -> Stored | None:
-        """The job as it is taken, and its rows are waiting; nothing if it stands by itself."""
+        """The job as it is taken, to be written with others; nothing if it stands by itself."""
         pattern = self._pattern
         if pattern is None or _shape(row) != pattern.shape or not self._is_common(row):
             return None
-        job, (moved, event) = pattern.job(row, lease), pattern.rows(row, lease)
-        self._pending.add_row("job_taken", moved)
-        self._pending.record_row(event)
-        pattern.count += 1
-        return rows.stored_with(row, failed, job, pattern.wake_at)
+        self._alike.append((row, lease))
+        return rows.stored_with(row, failed, pattern.job(row, lease), pattern.wake_at)
 
-    def count(self) -> None:
-        """Count those that went like another, all at once."""
-        if self._pattern is not None and self._pattern.count:
-            after, number = self._pattern.first, self._pattern.count
-            self._pending.count(Spot(after.lane, self._pattern.before), after, number)
-            self._pattern.count = 0
+    def write(self) -> None:
+        """Write and count those that went like another: whatever is decided next comes after."""
+        pattern, alike = self._pattern, self._alike
+        if pattern is None or not alike:
+            return
+        self._alike = []
+        if len(alike) < FEW:
+            for row, lease in alike:
+                moved, event = pattern.rows(row, lease)
+                self._pending.add_row("job_taken", moved)
+                self._pending.record_row(event)
+        else:
+            self._write_together(pattern, alike)
+        after = pattern.first
+        self._pending.count(Spot(after.lane, pattern.before), after, len(alike))
+
+    def _write_together(
+        self, pattern: _Pattern, alike: Sequence[tuple[Sequence[Any], str]]
+    ) -> None:
+        """With one statement per table, as columns."""
+        pending, number = self._pending, len(alike)
+        pending.flush()
+        moved, event = pattern.columns
+        taken = _encode([f"{row[0]} {lease}" for row, lease in alike]).decode()
+        done = self._connection.execute(SQL["jobs_taken"], (taken, *moved))
+        if done.rowcount != number:
+            raise sqlite3.IntegrityError(f"{done.rowcount} of {number} jobs could be taken")
+        named = _encode([f"{lease} {row[2]}" for row, lease in alike]).decode()
+        first = pending.positions(number)
+        self._connection.execute(SQL["events_taken"], (named, first, *event))
 
     def _is_common(self, row: Sequence[Any]) -> bool:
         """Not unique, no member of a workflow, and the clock has nothing to say about it."""

@@ -40,6 +40,24 @@ WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND
     AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY priority DESC, place, id
 
+-- name: jobs_taken
+-- The same as job_taken, for many at once: each text begins with the row and ends with the lease.
+UPDATE detent_jobs SET
+    version = ?2, state = ?3, state_at = ?4, last_at = ?5, previous = ?6, attempt = ?7, run_at = ?8,
+    lease = substr(taken.value, 1 + instr(taken.value, ' ')), holder = ?9, wire = ?10,
+    lease_us = ?11, claimed_at = ?12, started_at = ?13, returned_by = ?14, wake_at = ?15
+FROM json_each(?1) AS taken
+WHERE seq = CAST(taken.value AS INTEGER) AND version = ?16
+
+-- name: events_taken
+-- Their events: each text begins with the lease and ends with the record.
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?2 + taken.key, ?3, substr(taken.value, 1 + instr(taken.value, ' ')), ?4, ?5, ?6, ?7, ?8, ?9,
+    ?10, ?11, ?12, ?13 || substr(taken.value, 1, instr(taken.value, ' ') - 1) || ?14
+FROM json_each(?1) AS taken
+
 -- name: gate_job
 UPDATE detent_jobs SET gated = 1 WHERE seq = ?
 

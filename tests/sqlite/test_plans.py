@@ -48,6 +48,8 @@ HOT = (
         "kinds",
         "lane",
         "lane_of_keys",
+        "lane_next",
+        "stored_like",
         "holding",
         "jobs_taken",
         "worker",

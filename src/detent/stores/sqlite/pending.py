@@ -123,20 +123,21 @@ class Pending:
 
     def record_row(self, row: tuple[Any, ...]) -> None:
         """The next event of the feed, as a row already."""
-        self._rows["event_insert"].append((self._next_pos(), *row))
+        self._rows["event_insert"].append((self.positions(1), *row))
         self.size += 1
 
-    def _next_pos(self, number: int = 1) -> int:
-        """The first of so many positions in the feed."""
+    def positions(self, number: int) -> int:
+        """The first of the next so many positions of the feed, which are taken then."""
         if self._last_pos is None:
             self._last_pos = self._connection.execute(SQL["last_pos"]).fetchone()[0]
+        first = self._last_pos + 1
         self._last_pos += number
-        return self._last_pos - number + 1
+        return first
 
-    def shift(self, tenant: str, queue: str, before: str, after: str) -> None:
-        """One job more in a state, and one less where it was; it could be claimed in neither."""
-        self._counts[tenant, queue, before] -= 1
-        self._counts[tenant, queue, after] += 1
+    def shift(self, tenant: str, queue: str, before: str, after: str, number: int = 1) -> None:
+        """Jobs more in a state, and as many less where they were; claimable in neither."""
+        self._counts[tenant, queue, before] -= number
+        self._counts[tenant, queue, after] += number
 
     def count(self, before: Spot | None, after: Spot | None, number: int = 1) -> None:
         """So many jobs more in a spot, and as many less where they were."""
@@ -171,7 +172,7 @@ class Pending:
         for mould, own in by_mould(births).items():
             common, number = shared(mould), len(own)
             if common is not None:
-                bear(self._connection, common, own, self.next_seq(number), self._next_pos(number))
+                bear(self._connection, common, own, self.next_seq(number), self.positions(number))
                 self.count(None, common.spot, number)
 
     def next_cursor(self, seq: int) -> int:

@@ -88,6 +88,19 @@ UPDATE detent_jobs SET
     lease_us = ?, received_at = ?, start_us = ?, ended_at = ?, cause = ?, wake_at = ?
 WHERE seq = ? AND version = ?
 
+-- name: ending
+-- The fences of completions that are alike, asked together: whoever is not as it was is not in the answer.
+SELECT json_group_array(j.seq), json_group_array(j.lease)
+FROM json_each(?1) AS asked CROSS JOIN detent_jobs AS j ON j.tenant = ?2 AND j.id = asked.value
+WHERE j.queue = ?3 AND j.version = ?4 AND j.state = 'active' AND j.wire = 0 AND j.is_unique = 0
+
+-- name: jobs_done
+-- The same as job_done, for many at once.
+UPDATE detent_jobs SET
+    version = ?, state = ?, state_at = ?, last_at = ?, previous = ?, lease = ?, wire = ?,
+    lease_us = ?, received_at = ?, start_us = ?, ended_at = ?, cause = ?, wake_at = ?
+WHERE seq IN (SELECT value FROM json_each(?)) AND version = ?
+
 -- name: job_rearm
 UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND version = ?
 
@@ -98,6 +111,16 @@ INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema) VALUES (?, ?
 INSERT INTO detent_events (
     pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: events_done
+-- The events of completions that are alike. Each name is the command, the digest and the record in one,
+-- of which the first two are as long everywhere.
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?2 + named.key, ?5, substr(named.value, 1 + ?3 + ?4), ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+    substr(named.value, 1, ?3), ?13, ?14 || substr(named.value, 1 + ?3, ?4) || ?15
+FROM json_each(?1) AS named
 
 -- name: last_pos
 SELECT max(
@@ -159,6 +182,9 @@ SELECT 1 FROM detent_handed LIMIT 1
 
 -- name: unhand
 DELETE FROM detent_handed WHERE seq = ?
+
+-- name: unhand_all
+DELETE FROM detent_handed WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: worker_reopen
 UPDATE detent_workers SET lost = 1 WHERE id = ? AND lost = 2

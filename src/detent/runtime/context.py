@@ -311,7 +311,7 @@ class Context:
             raise BadOption(f"{why}: enqueue such jobs by themselves", option="limit")
         asks = tuple(call.ask(now) for call in self.heard.calls)
         end = End(text, digest_of(text), asks)
-        return Completing(self._local(), self._stored.job, self._by, end)
+        return Completing(self._local(), self._stored, self._by, end)
 
     def _local(self) -> Engine:
         """The engine, where there is one; `NoStore` where only somebody else has the database."""

@@ -287,6 +287,10 @@ class PostgresStore:
         await self._sequence()
         return await self._run(pruning.prune, rules, now, max(limit, 0))
 
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        self._opened(now)
+        return await self._run(pruning.forget_results, now, max(limit, 0))
+
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         await self._sequence()
         while (draft := await self._run(feeding.draft, max(limit, 0))) is not None:

@@ -215,6 +215,14 @@ class SqliteStore:
         await writer.do(partial(pruning.forget_promises, now=now, limit=most))
         return gone
 
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        writer, gone = self._writing(now), 0
+        jobs = await self._reading().read(pruning.results_over, now, max(limit, 0))
+        for start in range(0, len(jobs), pruning.SLICE):
+            some = jobs[start : start + pruning.SLICE]
+            gone += await writer.do(partial(pruning.forget_results, jobs=some, now=now))
+        return gone
+
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         while (draft := await self._reading().read(sealing.draft, limit)) is not None:
             if await self._writing().do(partial(sealing.add, made=draft)):

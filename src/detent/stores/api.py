@@ -362,6 +362,9 @@ class ReadStore(Protocol):
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
 
+    has_transactions: bool
+    """Whether users have transactions of their own there, which `inside` can write into."""
+
 
 @runtime_checkable
 class Anywhere(Protocol):

@@ -80,6 +80,8 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
+    has_transactions = True
+
     def __init__(
         self,
         where: Address,

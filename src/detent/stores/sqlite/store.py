@@ -52,6 +52,8 @@ def connect(
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
 
+    has_transactions = True
+
     def __init__(
         self,
         path: Path,

@@ -60,7 +60,16 @@ def test_names_are_given_once_in_order_and_as_many_as_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"run_at": 9}, {"expires_at": 9}, {"id": "mine"}, {"secret": None}, {"workflow": "w"}]
+    "more",
+    [
+        {"run_at": 9},
+        {"expires_at": 9},
+        {"ttl_us": 9},
+        {"retry": RetryPolicy(total_us=9)},
+        {"id": "mine"},
+        {"secret": None},
+        {"workflow": "w"},
+    ],
 )
 def test_what_is_not_plain_has_no_mould(more: dict[str, Any]) -> None:
     assert mould_of(Ask(**{"type": "mail", "secret": (), **more}), USER) is None

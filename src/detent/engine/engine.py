@@ -19,6 +19,7 @@ from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
@@ -36,7 +37,18 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Committed, Own, Record, StaleRecord, Store, Unit, Want
+from detent.stores.api import (
+    Claimed,
+    Committed,
+    Move,
+    Own,
+    Record,
+    StaleRecord,
+    Store,
+    Stored,
+    Unit,
+    Want,
+)
 
 __all__ = ["Engine"]
 
@@ -139,4 +151,13 @@ class Engine:
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""
-        return (await self._coalescer.claim(want)).claimed
+        claimed = (await self._coalescer.claim(want)).claimed
+        timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
+        if timed:
+            await self._coalescer.commit([self._alarm(one) for one in timed])
+        return claimed
+
+    def _alarm(self, stored: Stored) -> Unit:
+        """Look at a job that runs when its total time is up; one that has moved on sees to it."""
+        job, wake_at = stored.job, wake_of(stored.job, stored.body, self.store.now())
+        return Unit(self.identity.id(), moves=(Move(job.version, job, wake_at=wake_at),))

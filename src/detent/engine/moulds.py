@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from detent.engine import limits
-from detent.engine.asks import Ask, body_of, command_of, is_keyed
+from detent.engine.asks import Ask, body_of, command_of, is_keyed, lengths_of
 from detent.engine.identity import Identity
 from detent.lifecycle.event import By
 from detent.lifecycle.job.stamping import Stamp
@@ -24,6 +24,9 @@ _ESCAPE = "\\u"
 def mould_of(ask: Ask, by: By) -> Mould | None:
     """The mould for such requests; nothing if there can be none, or no such job."""
     if is_keyed(ask) or ask.secret or ask.secret is None or ask.trace or ask.workflow:
+        return None
+    if lengths_of(ask):
+        # Each of them expires at a moment of its own.
         return None
     limits.need_job(ask)
     stamp = Stamp.of(command_of(ask, "none yet"), by, ask.reason)

@@ -10,12 +10,14 @@ from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
-__all__ = ["AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
+__all__ = ["AGAIN_US", "AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
 TURNS_US: Final = 86_400_000_000
 """How long whoever was served is remembered: of those before, all are first in turn."""
+AGAIN_US: Final = 60_000_000
+"""After how long a result is looked at again whose workflow still goes on."""
 
 
 def need_time(now: int, clock: int) -> None:

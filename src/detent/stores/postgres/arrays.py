@@ -112,11 +112,11 @@ def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     for number, move in moves:
         lines += [(number, line.at, line.level, line.text) for line in move.lines]
         if move.result is not None:
-            results.append((number, move.result))
+            results.append((number, move.result, move.result_until))
         if move.failure is not None:
             failures.append((number, *astuple(move.failure)))
     return {
-        **columns(("result_numbers", "results"), results),
+        **columns(("result_numbers", "results", "result_untils"), results),
         **columns(_FAILURE, failures),
         **columns(("line_numbers", "line_ats", "line_levels", "line_texts"), lines),
     }

@@ -80,6 +80,8 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
+    has_transactions = True
+
     def __init__(
         self,
         where: Address,
@@ -286,6 +288,10 @@ class PostgresStore:
         self._opened(now)
         await self._sequence()
         return await self._run(pruning.prune, rules, now, max(limit, 0))
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        self._opened(now)
+        return await self._run(pruning.forget_results, now, max(limit, 0))
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         await self._sequence()

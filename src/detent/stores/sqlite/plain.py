@@ -62,7 +62,7 @@ class Plain:
         pending.record_row(event)
         pending.shift(job.tenant, job.queue, _ACTIVE, _COMPLETED)
         if move.result is not None:
-            pending.add("result_put", seq, move.result)
+            pending.add("result_put", seq, move.result, move.result_until)
         if pending.has_handed:
             pending.add("unhand", seq)
         if pending.has_limits:

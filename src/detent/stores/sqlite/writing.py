@@ -158,7 +158,7 @@ class Writing:
     def _write_beside(self, seq: int, move: Move) -> None:
         pending = self._pending
         if move.result is not None:
-            pending.add("result_put", seq, move.result)
+            pending.add("result_put", seq, move.result, move.result_until)
         if move.failure is not None:
             pending.add_row("failure_insert", rows.failure_row(seq, move.failure))
         if move.checkpoint is not None:

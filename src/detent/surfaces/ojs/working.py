@@ -31,6 +31,7 @@ from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.progress import checkpoint_of
 from detent.surfaces.ojs.reading import need_queue, need_text
+from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
 
@@ -91,9 +92,10 @@ class _Nack(_Report, frozen=True):
 class Working:
     """Fetch, acknowledge, fail, hand back."""
 
-    def __init__(self, desk: Desk, workers: Workers, flows: Flows) -> None:
+    def __init__(self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows) -> None:
         self._desk = desk
         self._workers = workers
+        self._stalls = stalls
         self._flows = flows
         self._known: dict[Key, Stored] = {}
 
@@ -197,6 +199,7 @@ class Working:
         if kept.extras.visibility_ms is not None:
             until = (job.claimed_at or 0) + kept.extras.visibility_ms * 1_000
             await engine.store.extend([(job.lease or "", until)], now=self._desk.now())
+        await self._stalls.watch(stored)
         payload = engine.secrets.opened(body.payload, Owner(job.tenant, job.id, body.type)).payload
         told = shown(stored, name, payload)
         told["lease"] = job.lease

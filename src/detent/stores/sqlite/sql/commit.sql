@@ -129,8 +129,8 @@ SELECT max(
 )
 
 -- name: result_put
-INSERT INTO detent_results (seq, result) VALUES (?, ?)
-ON CONFLICT (seq) DO UPDATE SET result = excluded.result
+INSERT INTO detent_results (seq, result, until) VALUES (?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET result = excluded.result, until = excluded.until
 
 -- name: failure_insert
 INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, backtrace)

@@ -18,6 +18,7 @@ from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
+from detent.engine.pressing import Press
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -38,7 +39,7 @@ from detent.stores.api import (
     Taken,
     Unit,
 )
-from detent.stores.births import Births
+from detent.stores.births import Birth, Births
 
 __all__ = [
     "Answer",
@@ -112,6 +113,7 @@ class Enqueueing:
         self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
+        self._press = Press(store, identity)
         self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
@@ -133,6 +135,10 @@ class Enqueueing:
     def moulded(self, calls: Sequence[tuple[Mould, str]]) -> Births:
         """New jobs of these moulds, with these payloads; in any thread. They are not stored yet."""
         return moulded(calls, self._identity)
+
+    async def press(self, mould: Mould, payload: str) -> Birth:
+        """One new job of a mould, durable; in our loop, with all who ask at the same time."""
+        return await self._press.ask(mould, payload)
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
@@ -179,6 +185,7 @@ class Enqueueing:
 
     async def close(self) -> None:
         """Finish what was asked for."""
+        await self._press.close()
         await self._plain.close()
         await self._keyed.close()
 

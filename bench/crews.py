@@ -123,7 +123,8 @@ def drained(
         begun = [processes.cpu_s(one) for one in pids], _server_s(server), _ran(log)
         _until(log, jobs)
         used = sum(processes.cpu_s(one) for one in pids) - sum(begun[0])
-        rest, memory = jobs - begun[2], max(processes.rss_mb(one) for one in pids)
+        # Of a few jobs all may have run before anybody looked.
+        rest, memory = max(jobs - begun[2], 1), max(processes.rss_mb(one) for one in pids)
         served = _server_s(server) - begun[1]
     numbers, times = zip(*_STAMP.iter_unpack(log.read_bytes()), strict=True)
     log.unlink()

@@ -119,6 +119,7 @@ class Engine:
             await self.webhooks.close()
         await self.tail.close()
         await self.enqueueing.close()
+        await self._commands.close()
         await self._apart.close()
         await self._coalescer.close()
 
@@ -141,6 +142,10 @@ class Engine:
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
         return await self._commands.carry_out(changes)
+
+    async def complete(self, change: Change) -> j.Answer:
+        """The answer to one report of success, with those of everybody who reports just now."""
+        return await self._commands.complete(change)
 
     async def put(self, record: Record) -> bool:
         """Keep a small record of a surface; false if it has moved on since it was read."""

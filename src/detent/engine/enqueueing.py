@@ -16,9 +16,9 @@ from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_ke
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
+from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
-from detent.engine.pressing import Press
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -113,7 +113,7 @@ class Enqueueing:
         self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
-        self._press = Press(store, identity)
+        self._press = Gathering(self._pressed, RECORDS_MAX)
         self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
@@ -138,7 +138,7 @@ class Enqueueing:
 
     async def press(self, mould: Mould, payload: str) -> Birth:
         """One new job of a mould, durable; in our loop, with all who ask at the same time."""
-        return await self._press.ask(mould, payload)
+        return await self._press.ask((mould, payload))
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
@@ -188,6 +188,14 @@ class Enqueueing:
         await self._press.close()
         await self._plain.close()
         await self._keyed.close()
+
+    async def _pressed(self, calls: Sequence[tuple[Mould, str]]) -> list[Birth | Exception]:
+        births = self.moulded(calls)
+        stepped = await self._store.step(births, now=self._store.now())
+        return [
+            birth if isinstance(outcome, Committed | Own) else _unstored(birth[1], outcome)
+            for birth, outcome in zip(births.rows, stepped.outcomes, strict=True)
+        ]
 
     def _opened(self, ask: Ask) -> Request:
         # An id that we have made names the command too: nobody else has given it.
@@ -262,8 +270,11 @@ def need_stored(units: Sequence[Unit], outcomes: Sequence[Outcome]) -> None:
     """Nothing is in the way of a job whose id was made for it: all of them are stored."""
     for at, outcome in enumerate(outcomes):
         if not isinstance(outcome, Committed | Own):
-            name = units[at].command_id
-            raise Unstorable(f"{name} cannot be stored: {outcome}", id=name)
+            raise _unstored(units[at].command_id, outcome)
+
+
+def _unstored(name: str, outcome: Outcome) -> Unstorable:
+    return Unstorable(f"{name} cannot be stored: {outcome}", id=name)
 
 
 def answered(one: Request) -> Answer:

@@ -101,6 +101,11 @@ class PostgresStore:
         self._folded_at = 0.0
         self._is_limited = False
 
+    @property
+    def connections(self) -> int:
+        """How many steps it takes at once."""
+        return self._address.connections
+
     # --- opening and closing ------------------------------------------------------------------
 
     async def __aenter__(self) -> Store:

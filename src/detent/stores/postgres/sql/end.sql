@@ -21,16 +21,21 @@ held AS (
         handed_until = NULL,
         gated = false,
         has_result = j.has_result OR told.result IS NOT NULL
-    FROM unnest(
-        string_to_array($end_ids::text, E'\x1f'),
-        string_to_array($end_fences::text, E'\x1f')::bigint[],
-        string_to_array($end_leases::text, E'\x1f'),
-        string_to_array($end_commands::text, E'\x1f'),
-        string_to_array($end_rests::text, E'\x1f', ''),
-        string_to_array($end_results::text, E'\x1f', '')
-    ) WITH ORDINALITY AS told (id, fence, lease, command_id, rest, result, number)
-    WHERE j.tenant = $end_tenant AND j.id = told.id AND j.version = told.fence
-        AND j.lease = told.lease AND j.state = $end_source
+    -- What all share stands beside each of them, or they would be looked for among all of the tenant.
+    FROM (
+        SELECT one.*, $end_tenant::text AS tenant, $end_source::text AS source
+        FROM unnest(
+            string_to_array($end_ids::text, E'\x1f'),
+            string_to_array($end_fences::text, E'\x1f')::bigint[],
+            string_to_array($end_leases::text, E'\x1f'),
+            string_to_array($end_commands::text, E'\x1f'),
+            string_to_array($end_rests::text, E'\x1f', ''),
+            string_to_array($end_results::text, E'\x1f', '')
+        ) WITH ORDINALITY AS one (id, fence, lease, command_id, rest, result, number)
+        OFFSET 0
+    ) AS told
+    WHERE j.tenant = told.tenant AND j.id = told.id AND j.version = told.fence
+        AND j.lease = told.lease AND j.state = told.source
     RETURNING told.number::int AS number, j.tenant, j.id, j.version, j.lane, told.lease,
         told.command_id, told.rest, told.result
 ), leases_ended AS (

@@ -33,6 +33,7 @@ __all__ = ["main", "measure"]
 JOBS, JOBS_LARGE = 10_000, 100_000
 WORKERS = (1, 2)
 PINGS = 200
+BULK = 20_000
 Figures = dict[tuple[str, str], list[float]]
 """Per crew (database and name) and measure, what each repetition found."""
 GOALS = {
@@ -86,22 +87,27 @@ def measure(databases: Sequence[str], jobs: int, repetitions: int) -> Figures:
     asked = [crew for crew in CREWS if crew.database in databases]
     with places() as new:
         for _ in range(repetitions):
-            for measuring in (_drains, _pings):
+            for measuring in (_enqueues, _drains, _pings):
                 for crew in asked:
                     for name, value in measuring(crew, new, jobs):
                         found[f"{crew.database} {crew.name}", name].append(value)
     return found
 
 
+def _enqueues(crew: Crew, new: Places, _: int) -> Iterator[tuple[str, float]]:
+    url, _folder, _server = new.new(crew.database)
+    rates = crew.ask("enqueue", url, BULK)
+    yield from ((f"enqueue, {how}", rate) for how, rate in rates.items())
+
+
 def _drains(crew: Crew, new: Places, jobs: int) -> Iterator[tuple[str, float]]:
     for workers in WORKERS:
         url, folder, server = new.new(crew.database)
-        rates = crew.ask("fill", url, jobs)
+        crew.ask("fill", url, jobs)
         one = drained(crew, url, (jobs, workers), folder, server)
         if one.lost or one.doubled:
             raise SystemExit(f"{crew.name}: {one.lost} lost, {one.doubled} ran twice")
         if workers == 1:
-            yield from ((f"enqueue, {how}", rate) for how, rate in rates.items())
             yield from _of_one(one)
         yield f"drain, {workers} worker{'s' if workers > 1 else ''}", one.per_second
 

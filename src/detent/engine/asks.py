@@ -17,7 +17,16 @@ from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Idempotency, New, Unique
 
-__all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "command_of", "is_keyed"]
+__all__ = [
+    "Ask",
+    "OnConflict",
+    "Uniqueness",
+    "body_of",
+    "born",
+    "command_of",
+    "is_keyed",
+    "lengths_of",
+]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 _USUAL = RetryPolicy()
@@ -88,10 +97,15 @@ def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
     return New(answer.job, answer.events, body_of(ask), wake_at, unique, ask.idempotency)
 
 
+def lengths_of(ask: Ask) -> list[int]:
+    """How long the job may wait from its making on, for every reason that there is."""
+    total_us = None if ask.retry is None else ask.retry.total_us
+    return [one for one in (ask.ttl_us, total_us) if one is not None]
+
+
 def _dated(ask: Ask, now: int) -> Ask:
     """The same request, with the moment until which the job may wait if it is made now."""
-    total_us = None if ask.retry is None else ask.retry.total_us
-    lengths = [one for one in (ask.ttl_us, total_us) if one is not None]
+    lengths = lengths_of(ask)
     if not lengths:
         return ask
     end = now + min(lengths)

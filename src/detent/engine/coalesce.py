@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from detent.errors import StoreClosed
 from detent.stores.api import RECORDS_MAX, Claimed, Outcome, Stepped, Store, Unit, Want
+from detent.stores.births import Births
 
 __all__ = ["Coalescer"]
 
@@ -91,7 +92,7 @@ class Coalescer:
             await asyncio.gather(*map(self._commit, parts[first : first + WISHES_MAX]))
 
     async def _commit(self, taken: Sequence[_Asked]) -> None:
-        units = [unit for asked in taken for unit in asked.units]
+        units = Births.joined([asked.units for asked in taken])
         wants = [asked.want for asked in taken if asked.want is not None]
         want = _joined(wants) if wants else None
         try:
@@ -143,6 +144,8 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
 
 def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
     """The same units in slices that fit into a step each, and how much of it they take."""
+    if isinstance(units, Births):
+        return [(piece, len(piece)) for piece in units.pieces(RECORDS_MAX)]
     pieces: list[tuple[Sequence[Unit], int]] = []
     begun = taken = 0
     for at, unit in enumerate(units):

@@ -12,6 +12,7 @@ import msgspec
 
 from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
+from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.lasting import lasting, wake_of
 from detent.engine.secrets import Secrets
@@ -24,6 +25,7 @@ from detent.lifecycle.job.stamping import Endings
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import (
+    RECORDS_MAX,
     Committed,
     Failure,
     Key,
@@ -91,7 +93,7 @@ class Change(msgspec.Struct, frozen=True):
 class _Open:
     """A change that has no answer yet."""
 
-    __slots__ = ("answer", "change", "command_id", "is_fresh", "new_ids", "stored")
+    __slots__ = ("answer", "change", "command_id", "error", "is_fresh", "new_ids", "stored")
 
     def __init__(self, change: Change, command_id: str, name: Callable[[], str]) -> None:
         self.change = change
@@ -100,6 +102,7 @@ class _Open:
         self.stored = change.known
         self.is_fresh = change.known is None
         self.answer: j.Answer | None = None
+        self.error: Exception | None = None
 
 
 class Followers:
@@ -140,20 +143,36 @@ class Commands:
         self._identity = identity
         self._jitter = jitter
         self._followers = Followers(identity, secrets)
+        self._ends: Gathering[Change, j.Answer] = Gathering(self._ended, RECORDS_MAX)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
+        return [_answered(one) for one in await self._carried_out(changes)]
+
+    async def complete(self, change: Change) -> j.Answer:
+        """The answer to a report of success, decided together with all that come with it."""
+        return await self._ends.ask(change)
+
+    async def close(self) -> None:
+        """Finish what was asked for."""
+        await self._ends.close()
+
+    async def _ended(self, changes: Sequence[Change]) -> list[j.Answer | Exception]:
+        """The answer to each, or its own error: they come from callers that share nothing."""
+        return [_answer_of(one) for one in await self._carried_out(changes)]
+
+    async def _carried_out(self, changes: Sequence[Change]) -> list[_Open]:
         identity = self._identity
         names = identity.ids(len(changes))
         asked = [_Open(*one, identity.id) for one in zip(changes, names, strict=True)]
         if unknown := [one for one in asked if one.stored is None]:
             await self._load(unknown)
         for _ in range(TRIES_MAX):
-            left = [one for one in asked if one.answer is None]
+            left = [one for one in asked if one.answer is None and one.error is None]
             if not left:
                 break
             await self._try(left)
-        return [_answered(one) for one in asked]
+        return asked
 
     async def _load(self, asked: Sequence[_Open]) -> None:
         found = await self._store.get([one.change.key for one in asked]) if asked else []
@@ -258,7 +277,7 @@ class Commands:
             case _:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
-                raise Unstorable(why, tenant=tenant, id=name)
+                one.error = Unstorable(why, tenant=tenant, id=name)
 
 
 def _held_under(one: _Open) -> str | None:
@@ -275,9 +294,16 @@ def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:
     return msgspec.structs.replace(stored, job=job)
 
 
+def _answer_of(one: _Open) -> j.Answer | Exception:
+    if one.answer is not None:
+        return one.answer
+    tenant, name = one.change.key
+    why = f"{name} was changed by others {TRIES_MAX} times while it was being changed"
+    return one.error or StoreBusy(why, tenant=tenant, id=name)
+
+
 def _answered(one: _Open) -> j.Answer:
-    if one.answer is None:
-        tenant, name = one.change.key
-        why = f"{name} was changed by others {TRIES_MAX} times while it was being changed"
-        raise StoreBusy(why, tenant=tenant, id=name)
-    return one.answer
+    answer = _answer_of(one)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

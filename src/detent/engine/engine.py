@@ -121,6 +121,7 @@ class Engine:
             await self.webhooks.close()
         await self.tail.close()
         await self.enqueueing.close()
+        await self._commands.close()
         await self._apart.close()
         await self._coalescer.close()
 
@@ -152,6 +153,10 @@ class Engine:
             for (change, one), answer in zip(told, answers, strict=True):
                 one.hear_all(answer, parent_job=change.key[1])
             return answers
+
+    async def complete(self, change: Change) -> j.Answer:
+        """The answer to one report of success, with those of everybody who reports just now."""
+        return await self._commands.complete(change)
 
     async def put(self, record: Record) -> bool:
         """Keep a small record of a surface; false if it has moved on since it was read."""

@@ -10,16 +10,20 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 __all__ = ["Identity", "derived_id"]
 
 _CHANCE = 62
 _FRACTION = 12
-_DRAWN = 256
+_DRAWN = 1_024
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """What the first digit of chance becomes: two of its bits say how the rest is to be read."""
 _COUNT = 20
 """Bits of a derived id that hold its number."""
+
+
+_copied_by_fork: WeakSet[Identity] = WeakSet()
 
 
 class Identity:
@@ -31,7 +35,7 @@ class Identity:
         self._last_id = 0
         self._last_place = 0
         self._chances: list[str] = []
-        self._process = 0
+        _copied_by_fork.add(self)
 
     def id(self) -> str:
         """A new UUID of version 7."""
@@ -55,19 +59,22 @@ class Identity:
         return [_named(first + at, chance) for at, chance in enumerate(self._drawn(number))]
 
     def _drawn(self, number: int) -> list[str]:
-        """Asked for in bulk: each question to the system lets another thread go first.
-
-        What a fork copies is not used again.
-        """
-        if self._process != os.getpid():
-            self._process, self._chances = os.getpid(), []
-        if len(self._chances) < number:
+        """Asked for in bulk: each question to the system lets another thread go first."""
+        chances = self._chances
+        if len(chances) < number:
             drawn = os.urandom(8 * (number + _DRAWN)).hex()
-            self._chances += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
-        left = len(self._chances) - number
-        taken = self._chances[left:]
-        del self._chances[left:]
+            chances += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+        if number == 1:
+            return [chances.pop()]
+        left = len(chances) - number
+        taken = chances[left:]
+        del chances[left:]
         return taken
+
+    def forget_chances(self) -> None:
+        """What a fork copies is not used again."""
+        self._lock = threading.Lock()
+        self._chances = []
 
     def place(self) -> int:
         """The next position in a queue: neither ids nor times are good enough for first come."""
@@ -80,6 +87,14 @@ class Identity:
         first = max(now, self._last_place + 1)
         self._last_place = first + number - 1
         return first
+
+
+def _begin_anew() -> None:
+    for one in _copied_by_fork:
+        one.forget_chances()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def derived_id(at: int, number: int, *parts: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from detent.errors import BadName, BatchTooLarge, ClockAhead
+from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
@@ -29,7 +30,7 @@ def need_time(now: int, clock: int) -> None:
 
 def need_size(units: Sequence[Unit], want: Want | None, *, alone: int = UNIT_MAX) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
-    asked = sum(unit.size for unit in units)
+    asked = len(units) if isinstance(units, Births) else sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
     most = alone if len(units) == 1 and want is None else RECORDS_MAX
     if asked > most:

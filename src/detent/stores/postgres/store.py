@@ -185,8 +185,8 @@ class PostgresStore:
             self._marks.keep(step.reached, step.took_s, seen)
             stepped = await self._with_rest(want, stepped, now, is_short=step.is_short)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
-        self._is_limited |= any(unit.limits for unit in units)
-        if step.has_opened or any(self._may_let_in(unit) for unit in units):
+        self._is_limited |= not batch.born and any(unit.limits for unit in units)
+        if step.has_opened or batch.born or any(self._may_let_in(unit) for unit in units):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
 

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
 from detent.stores.bounds import AGAIN_US, TURNS_US
-from detent.stores.sqlite.pending import spot_of
+from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, stored_rows
 

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -25,6 +25,8 @@ BATCH_S: Final = 0.02
 WATCH_S: Final = 0.002
 """How often we look for commits of other processes while somebody waits for one."""
 _ROW_S: Final = 5e-6
+_HANDFUL: Final = 64
+"""When so many wait, the thread gets its turn in between: it writes while others are asked for."""
 _Answer = tuple[Any, BaseException | None]
 
 
@@ -87,12 +89,11 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="detent-sqlite-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, run: Callable[[Transaction], T]) -> T:
+    def do(self, run: Callable[[Transaction], T]) -> Awaitable[T]:
         """What the operation answers, once its transaction is on disk."""
         operation = Operation(run)
         self._put(operation)
-        answer: T = await operation.answered
-        return answer
+        return operation.answered
 
     def do_here(self, run: Callable[[Transaction], T]) -> T:
         """The same, waited for in this thread, whether it has a loop or not."""
@@ -113,6 +114,10 @@ class Writer:
                 raise StoreClosed("The store is closed")
             self._queue.append(operation)
             self._wakes.notify()
+            many = len(self._queue)
+        if many == _HANDFUL:
+            # A busy loop keeps Python's lock; without it we would only begin when all are here.
+            time.sleep(0)
 
     def watch(self, is_watched: bool) -> None:
         """Whether anybody wants to hear of what other processes commit."""

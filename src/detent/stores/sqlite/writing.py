@@ -13,7 +13,8 @@ from detent.stores import flows
 from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, Unit, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
-from detent.stores.sqlite.pending import Head, Pending, Spot, head_of, spot_of
+from detent.stores.sqlite.pending import Head, Pending, head_of
+from detent.stores.sqlite.spots import Spot, spot_of
 
 __all__ = ["Writing"]
 

@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jobnik_pages: bool = False
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What goes back: a body, or a stream of pieces that goes on until it ends."""
 
     status: int = 200
@@ -123,7 +123,7 @@ class Call:
         return unquote(self.params[name])
 
 
-async def body_of(receive: Receive, settings: Settings, length: str | None) -> bytes:
+async def body_of(receive: Receive, settings: Settings, length: bytes | None) -> bytes:
     """All of the body, if it comes in time and is not too long."""
     if length is not None and length.isdigit() and int(length) > settings.body_bytes_max:
         raise _too_large(settings)

@@ -7,42 +7,14 @@ One that takes nothing for long is cut off, and comes back with the position tha
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
+from detent.surfaces.http.connection import ABORT
 from detent.surfaces.http.exchange import Receive, Scope, Send
 
-__all__ = ["Protocol", "pour"]
-
-_ABORT = "detent.abort"
-
-
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """The connection as uvicorn has it, which tells the application how to cut it off.
-
-    Closing would wait until all is read, which is what does not happen.
-    """
-
-    app_state: dict[str, Any]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """There it is."""
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, _ABORT: partial(_abort, transport)}
-
-
-def _abort(transport: asyncio.Transport) -> None:
-    """End it now; otherwise the kernel would go on offering what is left."""
-    socket = transport.get_extra_info("socket")
-    if socket is not None:
-        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+__all__ = ["pour"]
 
 
 async def pour(
@@ -77,7 +49,7 @@ async def _poured(send: Send, stream: AsyncIterator[bytes], stall_s: float) -> N
 def _cut(scope: Scope) -> None:
     """Cut the connection off where it is; only a server of ours knows how."""
     state: Mapping[str, Any] = scope.get("state", {})
-    abort: Callable[[], None] | None = state.get(_ABORT)
+    abort: Callable[[], None] | None = state.get(ABORT)
     if abort is not None:
         abort()
 

@@ -26,6 +26,15 @@ class Admission:
         self._registry = registry
         self._limits: dict[tuple[str, str, str], Limit] = {}
 
+    def is_open(self, call: Call, tenant: str, type_: str, queue: str) -> bool:
+        """Whether nothing can be in the way of such jobs, as far as that is known already."""
+        return (
+            call.who.may_use(queue)
+            and self._registry.has_none(tenant, type_)
+            and self._queues.is_boundless(tenant, queue)
+            and self._desk.engine.declared.has_none(type_)
+        )
+
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
         """May it be here, do its arguments fit, is there room, is its limit known?
 

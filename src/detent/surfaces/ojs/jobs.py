@@ -22,6 +22,7 @@ from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, digest_of, number_in, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
+from detent.surfaces.ojs.moulding import Moulding
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
 
@@ -53,17 +54,25 @@ class Jobs:
     def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
         self._admission = admission
+        self._moulding = Moulding(desk, admission)
 
     # --- new jobs -------------------------------------------------------------------------------
 
     async def push(self, call: Call) -> Reply:
         """A new job; 200 when a unique one was there already."""
+        sent = self._moulding.sent(call)
+        shape = None if sent is None else self._moulding.shape(call, sent)
+        if sent is not None and shape is not None:
+            enqueueing = self._desk.engine.enqueueing
+            return shape.reply(await enqueueing.press(shape.mould, sent.payload))
         wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
             [job] = await self._envelopes([enqueued.job])
             return self._desk.reply({"job": job, "deduplicated": True})
+        if sent is not None:
+            self._moulding.learn(call, sent, wanted)
         job = shown(Stored(enqueued.job, body_of(wanted.ask)), enqueued.job.id)
         headers = (("location", f"/ojs/v1/jobs/{enqueued.job.id}"), *pressure)
         return self._desk.reply({"job": job}, 201, headers)

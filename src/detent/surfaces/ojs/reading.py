@@ -22,6 +22,7 @@ from detent.surfaces.ojs.wire import instant, seconds, span, span_ms
 
 __all__ = [
     "EXTRAS",
+    "VETO",
     "Extras",
     "Reader",
     "Wanted",
@@ -34,6 +35,8 @@ __all__ = [
 
 EXTRAS: Final = "$ojs"
 """Where in its metadata a job keeps what only Open Job Spec asks to be kept."""
+VETO: Final = "ojs_validate"
+"""The mark by which a test suite has a job refused."""
 TIMEOUT_US: Final = 1_800_000_000
 """How long an attempt may take if nobody says so."""
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -209,7 +212,7 @@ class Reader:
         return None if given is None else instant("expires_at", given, self._now)
 
     def _need_no_veto(self, meta: Mapping[str, Raw], payload: str) -> None:
-        if self._vetoes and bytes(meta.get("ojs_validate", b"")) == b"true" and payload == "[]":
+        if self._vetoes and bytes(meta.get(VETO, b"")) == b"true" and payload == "[]":
             raise Problem(422, "x_validation_failed", "a middleware has refused the job")
 
 

@@ -126,9 +126,9 @@ class Working:
 
         That is for workers that name their claims, and theirs alone: the names are made of it.
         """
-        new = self._desk.engine.identity.id
         if asked.claim_id is None:
-            return new(), tuple(new() for _ in range(count))
+            name, *leases = self._desk.engine.identity.ids(1 + count)
+            return name, tuple(leases)
         owner = (self._desk.tenant(call), asked.worker_id or ANONYMOUS, asked.claim_id)
         name = digest_of("\0".join(owner))
         return name, tuple(f"{name}.{number}" for number in range(count))
@@ -264,10 +264,14 @@ class Working:
         return Change(key_of(stored.job), command, by, beside=beside, known=stored)
 
     async def _done(self, change: Change, name: str, asked: str) -> Job:
-        [answer] = await self._desk.engine.carry_out([change])
+        engine = self._desk.engine
+        if isinstance(change.command, j.Complete):
+            answer = await engine.complete(change)
+        else:
+            [answer] = await engine.carry_out([change])
         if not isinstance(answer, Refusal):
             return answer.job
-        [now] = await self._desk.engine.store.get([change.key])
+        [now] = await engine.store.get([change.key])
         if now is None:
             raise missing("job", name)
         raise refused(answer, now.job, name, asked)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from detent.engine.access import Access
 from detent.engine.aliases import Aliases
@@ -141,7 +143,16 @@ class Engine:
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
-        return await self._commands.carry_out(changes)
+        if tracing() is None or not any(change.new for change in changes):
+            return await self._commands.carry_out(changes)
+        with ExitStack() as stack:
+            spans = [stack.enter_context(producing(change.new)) for change in changes]
+            told = list(zip(changes, spans, strict=True))
+            asked = [replace(change, new=tuple(one.asks)) for change, one in told]
+            answers = await self._commands.carry_out(asked)
+            for (change, one), answer in zip(told, answers, strict=True):
+                one.hear_all(answer, parent_job=change.key[1])
+            return answers
 
     async def complete(self, change: Change) -> j.Answer:
         """The answer to one report of success, with those of everybody who reports just now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -42,7 +43,8 @@ class Flows:
     async def create(self, call: Call) -> Reply:
         """A new workflow; what can begin does."""
         fields = object_of(call.body)
-        members = Members(self._desk.reader(call), fields)
+        traced = partial(self._desk.traced, call)
+        members = Members(self._desk.reader(call), fields, traced)
         kept, parts = planned(members, fields)
         await self._admission.admit(call, members.wanted)
         name = text_in(fields.get("name")) or ""

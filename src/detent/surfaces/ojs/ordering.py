@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -46,17 +46,20 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Members:
-    """Reads the jobs of one workflow, under the options that all of them share."""
+    """Reads the jobs of one workflow, under the options that all of them share, in one trace."""
 
-    def __init__(self, reader: Reader, fields: Mapping[str, Raw]) -> None:
+    def __init__(
+        self, reader: Reader, fields: Mapping[str, Raw], traced: Callable[[Wanted], Wanted]
+    ) -> None:
         self._reader = reader
+        self._traced = traced
         self._defaults = object_of(fields["options"]) if _has(fields, "options") else None
         self.wanted: list[Wanted] = []
 
     def ask(self, one: Mapping[str, Raw]) -> Ask:
         """One of them."""
         job = {k: v for k, v in one.items() if k not in ("name", "depends_on", "id")}
-        self.wanted.append(self._reader.job(job, self._defaults))
+        self.wanted.append(self._traced(self._reader.job(job, self._defaults)))
         return self.wanted[-1].ask
 
 

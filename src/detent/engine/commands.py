@@ -14,6 +14,7 @@ from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
+from detent.engine.lasting import lasting, wake_of
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -142,7 +143,7 @@ class Commands:
         self._identity = identity
         self._jitter = jitter
         self._followers = Followers(identity, secrets)
-        self._ends = Gathering[Change, j.Answer](self._ended, RECORDS_MAX)
+        self._ends: Gathering[Change, j.Answer] = Gathering(self._ended, RECORDS_MAX)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
@@ -208,7 +209,7 @@ class Commands:
             one.command_id,
             place=self._identity.place(),
             lease=change.lease,
-            verdict=self._verdict(change, stored),
+            verdict=self._verdict(change, stored, now),
             reason=change.reason,
         )
         job = None if stored is None else stored.job
@@ -218,39 +219,44 @@ class Commands:
             return j.JOB.refusal("unknown_job", None, "tick", change.by.kind, detail="no such job")
         return j.tick(job, now, ctx)
 
-    def _verdict(self, change: Change, stored: Stored | None) -> retry.Verdict | None:
+    def _verdict(self, change: Change, stored: Stored | None, now: int) -> retry.Verdict | None:
         """What the job's policy says, should this turn out to be a failure; an end is none."""
         if stored is None or isinstance(change.command, j.Complete):
             return None
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
-        failures = stored.job.failures + 1
-        verdict = retry.judge(stored.body.retry, error, failures, self._jitter())
-        if change.delay_us is None or not verdict.retry:
-            return verdict
-        return msgspec.structs.replace(verdict, delay_us=change.delay_us)
+        failures, policy = stored.job.failures + 1, stored.body.retry
+        verdict = retry.judge(policy, error, failures, self._jitter())
+        if change.delay_us is not None and verdict.retry:
+            verdict = msgspec.structs.replace(verdict, delay_us=change.delay_us)
+        return retry.within(verdict, retry.total_end(policy, stored.job.created_at), now)
 
     def _unit(self, one: _Open, answer: j.Accepted, now: int) -> Unit:
         job, command, beside = answer.job, one.change.command, one.change.beside
+        result, until = beside.result, None
+        if result is not None and one.stored is not None:
+            result, until = lasting(job, one.stored.body, result, now)
         if isinstance(command, j.Complete) and not one.new_ids and beside.is_plain:
             # In the order of the fields, for it is what nearly every job comes to.
-            done = Move(
-                job.version - 1, job, answer.events, None, command.lease, result=beside.result
-            )
+            head = (job.version - 1, job, answer.events, None, command.lease)
+            done = Move(*head, result=result, result_until=until)
             return Unit(one.command_id, (done,))
         named = command.lease if isinstance(command, j.Report) else _held_under(one)
         move = Move(
             job.version - len(answer.events),
             job,
             answer.events,
-            wake_at=j.next_wake(job, now),
+            wake_at=j.next_wake(job, now)
+            if one.stored is None
+            else wake_of(job, one.stored.body, now),
             lease=named,
             lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
-            result=beside.result,
+            result=result,
             failure=beside.failure,
             lines=beside.lines,
             checkpoint=beside.checkpoint,
             meta=beside.meta,
+            result_until=until,
         )
         if not one.new_ids:
             return Unit(one.command_id, moves=(move,))

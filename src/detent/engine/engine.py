@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from detent.engine.access import Access
 from detent.engine.aliases import Aliases
@@ -19,6 +21,7 @@ from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
@@ -36,7 +39,18 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Committed, Own, Record, StaleRecord, Store, Unit, Want
+from detent.stores.api import (
+    Claimed,
+    Committed,
+    Move,
+    Own,
+    Record,
+    StaleRecord,
+    Store,
+    Stored,
+    Unit,
+    Want,
+)
 
 __all__ = ["Engine"]
 
@@ -129,7 +143,16 @@ class Engine:
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
-        return await self._commands.carry_out(changes)
+        if tracing() is None or not any(change.new for change in changes):
+            return await self._commands.carry_out(changes)
+        with ExitStack() as stack:
+            spans = [stack.enter_context(producing(change.new)) for change in changes]
+            told = list(zip(changes, spans, strict=True))
+            asked = [replace(change, new=tuple(one.asks)) for change, one in told]
+            answers = await self._commands.carry_out(asked)
+            for (change, one), answer in zip(told, answers, strict=True):
+                one.hear_all(answer, parent_job=change.key[1])
+            return answers
 
     async def complete(self, change: Change) -> j.Answer:
         """The answer to one report of success, with those of everybody who reports just now."""
@@ -144,4 +167,13 @@ class Engine:
 
     async def claim(self, want: Want) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting."""
-        return (await self._coalescer.claim(want)).claimed
+        claimed = (await self._coalescer.claim(want)).claimed
+        timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
+        if timed:
+            await self._coalescer.commit([self._alarm(one) for one in timed])
+        return claimed
+
+    def _alarm(self, stored: Stored) -> Unit:
+        """Look at a job that runs when its total time is up; one that has moved on sees to it."""
+        job, wake_at = stored.job, wake_of(stored.job, stored.body, self.store.now())
+        return Unit(self.identity.id(), moves=(Move(job.version, job, wake_at=wake_at),))

@@ -10,17 +10,21 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 __all__ = ["Identity", "derived_id"]
 
 _CHANCE = 62
 _FRACTION = 12
 _FRACTIONS = (1 << _FRACTION) - 1
-_DRAWN = 256
+_DRAWN = 1_024
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """What the first digit of chance becomes: two of its bits say how the rest is to be read."""
 _COUNT = 20
 """Bits of a derived id that hold its number."""
+
+
+_copied_by_fork: WeakSet[Identity] = WeakSet()
 
 
 class Identity:
@@ -32,8 +36,8 @@ class Identity:
         self._last_id = 0
         self._last_place = 0
         self._tails: list[str] = []
-        self._process = 0
         self._front = 0, ""
+        _copied_by_fork.add(self)
 
     def id(self) -> str:
         """A new UUID of version 7."""
@@ -66,21 +70,22 @@ class Identity:
         return f"{self._front[1]}{fraction:03x}{tail}"
 
     def _drawn(self, number: int) -> list[str]:
-        """Asked for in bulk: each question to the system lets another thread go first.
-
-        What a fork copies is not used again.
-        """
-        if self._process != os.getpid():
-            self._process, self._tails = os.getpid(), []
-        if number == 1 and self._tails:
-            return [self._tails.pop()]
-        if len(self._tails) < number:
+        """Asked for in bulk: each question to the system lets another thread go first."""
+        tails = self._tails
+        if len(tails) < number:
             drawn = os.urandom(8 * (number + _DRAWN)).hex()
-            self._tails += [_tail(drawn[at : at + 16]) for at in range(0, len(drawn), 16)]
-        left = len(self._tails) - number
-        taken = self._tails[left:]
-        del self._tails[left:]
+            tails += [_tail(drawn[at : at + 16]) for at in range(0, len(drawn), 16)]
+        if number == 1:
+            return [tails.pop()]
+        left = len(tails) - number
+        taken = tails[left:]
+        del tails[left:]
         return taken
+
+    def forget_chances(self) -> None:
+        """What a fork copies is not used again."""
+        self._lock = threading.Lock()
+        self._tails = []
 
     def place(self) -> int:
         """The next position in a queue: neither ids nor times are good enough for first come."""
@@ -93,6 +98,14 @@ class Identity:
         first = max(now, self._last_place + 1)
         self._last_place = first + number - 1
         return first
+
+
+def _begin_anew() -> None:
+    for one in _copied_by_fork:
+        one.forget_chances()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def derived_id(at: int, number: int, *parts: str) -> str:

@@ -63,8 +63,8 @@ class Jobs:
         sent = self.moulding.sent(call)
         shape = None if sent is None else self.moulding.shape(call, sent)
         if sent is not None and shape is not None:
-            made = await self._desk.engine.enqueueing.press(shape.mould, sent.payload)
-            return shape.reply(made, sent.payload)
+            enqueueing = self._desk.engine.enqueueing
+            return shape.reply(await enqueueing.press(shape.mould, sent.payload))
         wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
@@ -236,7 +236,20 @@ class Jobs:
         if stored.job.state not in ENDED:
             why = f"the job has not ended; it is {stored.job.state}"
             raise Problem(408, "timeout", why, retryable=True, job_id=name)
+        if stored.job.state == "completed" and stored.result is None:
+            await self._need_kept(stored, name)
         return self._desk.reply(_result(shown(stored, name)))
+
+    async def _need_kept(self, stored: Stored, name: str) -> None:
+        """Tell a job that came to nothing from one whose result was there, and is not kept."""
+        last = next(
+            one
+            for one in reversed(await self._desk.engine.store.history(key_of(stored.job)))
+            if one.target is not None
+        )
+        if last.digest is not None:
+            why = "the result is not kept any more; result_ttl of a job says for how long it is"
+            raise Problem(410, "gone", why, job_id=name)
 
     async def results(self, call: Call) -> Reply:
         """What many jobs came to."""

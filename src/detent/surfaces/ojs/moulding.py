@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from detent.engine.asks import Ask
 from detent.engine.limits import need_payload
-from detent.engine.moulds import Mould, is_plain
+from detent.engine.moulds import Mould, is_plain, mould_of
 from detent.engine.spans import tracing
 from detent.lifecycle.job import Job
 from detent.stores.api import Stored
+from detent.stores.births import Birth
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk
@@ -90,7 +91,7 @@ class Example(NamedTuple):
     @property
     def marks(self) -> tuple[bytes, bytes, bytes]:
         """What no other job of its shape has: its name, its arguments, its moment."""
-        return _own(self.job, self.args)
+        return _own(self.job.id, self.job.created_at, self.args)
 
 
 class Shape:
@@ -107,19 +108,20 @@ class Shape:
         self._text = b"%b".join(part.replace(b"%", b"%%") for part in found[::2])
         self._blanks = itemgetter(*map(marks.index, found[1::2]))
 
-    def reply(self, job: Job, payload: str) -> Reply:
+    def reply(self, birth: Birth) -> Reply:
         """What whoever has sent the envelope is told."""
-        headers = (("location", f"/ojs/v1/jobs/{job.id}"),)
-        return Reply(201, self.written(job, payload), headers=headers)
+        _, job_id, at, _, payload = birth
+        headers = (("location", f"/ojs/v1/jobs/{job_id}"),)
+        return Reply(201, self.written(job_id, at, payload), headers=headers)
 
-    def written(self, job: Job, payload: str) -> bytes:
+    def written(self, job_id: str, at: int, payload: str) -> bytes:
         """The job as it is shown: a text with blanks, filled in."""
-        text: bytes = self._text % self._blanks(_own(job, payload))
+        text: bytes = self._text % self._blanks(_own(job_id, at, payload))
         return text
 
 
-def _own(job: Job, payload: str) -> tuple[bytes, bytes, bytes]:
-    return job.id.encode(), payload.encode(), told(job.created_at).encode()
+def _own(job_id: str, at: int, payload: str) -> tuple[bytes, bytes, bytes]:
+    return job_id.encode(), payload.encode(), told(at).encode()
 
 
 class Moulding:
@@ -174,7 +176,7 @@ class Moulding:
         is_vetoed = self._desk.settings.test_mode and VETO in ask.meta
         if wanted.limits is not None or ask.schema is not None or is_vetoed:
             return None
-        mould = Mould.of(replace(ask, secret=()), self._desk.by(call))
+        mould = mould_of(replace(ask, secret=()), self._desk.by(call))
         if mould is None:
             return None
         first, second = (self._example(mould, at) for at in _MOMENTS)
@@ -182,11 +184,12 @@ class Moulding:
             return None
         shape = Shape(ask, mould, first)
         # What it writes must be what is shown, of another one too.
-        return shape if shape.written(second.job, second.args) == second.text else None
+        written = shape.written(second.job.id, second.job.created_at, second.args)
+        return shape if written == second.text else None
 
     def _example(self, mould: Mould, at: int) -> Example:
         new_id = self._desk.engine.identity.id
         args = f'["{new_id()}"]'
-        [new] = mould.unit(args, new_id(), at, at).new
+        [new] = mould.unit(new_id(), at, at, args).new
         text = self._desk.reply({"job": shown(Stored(new.job, new.body), new.job.id)}).body
         return Example(new.job, args, text)

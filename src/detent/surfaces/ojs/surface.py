@@ -33,6 +33,8 @@ from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
+from detent.surfaces.ojs.silence import KIND as STALL
+from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
@@ -60,7 +62,8 @@ class OjsSurface:
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
         self.queues = Queues(self.desk)
-        self.workers = Workers(self.desk)
+        self.stalls = Stalls(self.desk)
+        self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
@@ -81,6 +84,7 @@ class OjsSurface:
     def opened(self) -> None:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[WORKER] = self.workers.answer
+        self.desk.engine.answers[STALL] = self.stalls.answer
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here, for programs that write clients."""
@@ -131,7 +135,7 @@ class OjsSurface:
         yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
 
     def _worker_routes(self) -> Iterable[Route]:
-        working = Working(self.desk, self.workers, self.flows)
+        working = Working(self.desk, self.workers, self.stalls, self.flows)
         for path in ("/workers/fetch", "/jobs/fetch"):
             yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
         for path in ("/workers/ack", "/jobs/{id}/ack"):
@@ -191,7 +195,7 @@ class OjsSurface:
         yield _route("GET", "/events/stream", streams.any, _R, type="text/event-stream")
         yield _route("GET", "/jobs/{id}/events", streams.job, _R, type="text/event-stream")
         yield _route("GET", "/queues/{name}/events", streams.queue, _R, type="text/event-stream")
-        progress = Progress(self.desk)
+        progress = Progress(self.desk, self.stalls)
         yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
         yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
         yield _route("POST", "/workers/progress", progress.put, _W)

@@ -98,7 +98,7 @@ class _Open:
     def __init__(self, change: Change, command_id: str, name: Callable[[], str]) -> None:
         self.change = change
         self.command_id = command_id
-        self.new_ids = [name() for _ in change.new]
+        self.new_ids = [name() for _ in change.new] if change.new else []
         self.stored = change.known
         self.is_fresh = change.known is None
         self.answer: j.Answer | None = None

@@ -45,6 +45,7 @@ class Sleep:
         self._both: select.poll | None = None
         self._notes = -1
         self._is_told = False
+        self._deaf_until = 0.0
         self._quick_until = 0.0
         self._alert_until = 0.0
 
@@ -61,6 +62,10 @@ class Sleep:
     def doze(self) -> None:
         """The same, or until it is time to look whether others have committed."""
         now = time.monotonic()
+        if now < self._deaf_until:
+            self._calls.poll(1_000 * LOOK_S)
+            _emptied(self._heard)
+            return
         if now < self._quick_until:
             time.sleep(_GLANCE_S)
             return
@@ -74,6 +79,11 @@ class Sleep:
             # What is written is not committed yet: that takes a sync.
             now = time.monotonic()
             self._quick_until, self._alert_until = now + _QUICK_S, now + _PENDING_S
+
+    def see(self) -> None:
+        """Another has committed: there is time until the next one is looked for."""
+        self.know()
+        self._deaf_until = time.monotonic() + LOOK_S
 
     def know(self) -> None:
         """Whatever was told by now is known: it was our own write, or was seen by looking."""

@@ -246,7 +246,7 @@ class Writer:
             found = self._data_version()
             if found != self._seen_version:
                 self._seen_version = found
-                self._sleep.know()
+                self._sleep.see()
                 self._on_change()
 
     def _data_version(self) -> int:

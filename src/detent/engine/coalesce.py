@@ -70,10 +70,10 @@ class Coalescer:
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
-    async def claim(self, want: Want, units: Sequence[Unit] = ()) -> Stepped:
+    def claim(self, want: Want, units: Sequence[Unit] = ()) -> asyncio.Future[Stepped]:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
         size = sum(unit.size for unit in units) + len(want.leases)
-        return await self._ask(units, size, want).answered
+        return self._ask(units, size, want).answered
 
     async def close(self) -> None:
         """Finish what was asked for, and take nothing more."""

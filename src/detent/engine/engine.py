@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -25,6 +26,7 @@ from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
+from detent.engine.returning import Returning
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
@@ -76,6 +78,7 @@ class Engine:
         self.identity = Identity(store.now)
         self._coalescer = Coalescer(store)
         self._commands = Commands(store, self._coalescer, self.identity, jitter, self.secrets)
+        self.returning = Returning(self._commands.carry_out)
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.declared = Declared(store, self._apart, self.identity)
@@ -119,6 +122,7 @@ class Engine:
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()
             await self.webhooks.close()
+        await self.returning.close()
         await self.tail.close()
         await self.enqueueing.close()
         await self._commands.close()
@@ -165,12 +169,22 @@ class Engine:
             raise Unstorable(f"{record.kind} {record.id} cannot be stored: {outcome}")
         return not isinstance(outcome, StaleRecord)
 
-    async def claim(self, want: Want) -> Claimed:
-        """Jobs for a worker, in one commit with whatever else is waiting."""
-        claimed = (await self._coalescer.claim(want)).claimed
+    async def claim(self, want: Want, *, is_repeatable: bool = False) -> Claimed:
+        """Jobs for a worker, in one commit with whatever else is waiting.
+
+        Whoever is called off meanwhile has claimed nothing: what was granted goes back, unless they
+        ask again under the same name if no answer comes.
+        """
+        claiming = self._coalescer.claim(want)
+        stepped = await (claiming if is_repeatable else self.returning.claimed(claiming))
+        claimed = stepped.claimed
         timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
         if timed:
-            await self._coalescer.commit([self._alarm(one) for one in timed])
+            try:
+                await self._coalescer.commit([self._alarm(one) for one in timed])
+            except asyncio.CancelledError:
+                self.returning.soon(claimed.jobs)
+                raise
         return claimed
 
     def _alarm(self, stored: Stored) -> Unit:

@@ -171,6 +171,7 @@ class WebApp:
         if length != b"0" and (length or b"transfer-encoding" in call.headers):
             call.body = await body_of(receive, self.settings, length)
             need_numbers("body", call.body.decode("latin-1"))
+        call.receive = receive
         return await route.handler(call)
 
     def _check_head(self, scope: Scope, call: Call) -> None:

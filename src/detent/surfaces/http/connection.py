@@ -20,6 +20,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from detent.surfaces.http.exchange import GONE
+
 __all__ = ["ABORT", "ANSWER", "Answering", "Protocol"]
 
 ABORT: Final = "detent.abort"
@@ -42,6 +44,7 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         cycle.scope["state"][ANSWER] = partial(_answer, cycle)
+        cycle.scope["state"][GONE] = partial(getattr, cycle, "disconnected")
         super()._start_asgi_task(cycle, app)
 
 

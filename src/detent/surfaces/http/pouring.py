@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from detent.surfaces.http.connection import ABORT
-from detent.surfaces.http.exchange import Receive, Scope, Send
+from detent.surfaces.http.exchange import Receive, Scope, Send, left
 
 __all__ = ["pour"]
 
@@ -21,14 +21,14 @@ async def pour(
     scope: Scope, receive: Receive, send: Send, stream: AsyncIterator[bytes], stall_s: float
 ) -> None:
     """All pieces, until there are no more or nobody listens."""
-    gone = asyncio.ensure_future(_gone(receive))
+    leaving = asyncio.ensure_future(left(receive))
     pouring = asyncio.ensure_future(_poured(send, stream, stall_s))
     try:
-        await asyncio.wait([gone, pouring], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([leaving, pouring], return_when=asyncio.FIRST_COMPLETED)
         if pouring.done() and not pouring.cancelled() and pouring.exception() is not None:
             _cut(scope)
     finally:
-        for one in (gone, pouring):
+        for one in (leaving, pouring):
             one.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await one
@@ -52,9 +52,3 @@ def _cut(scope: Scope) -> None:
     abort: Callable[[], None] | None = state.get(ABORT)
     if abort is not None:
         abort()
-
-
-async def _gone(receive: Receive) -> None:
-    message: Mapping[str, object] = {}
-    while message.get("type") != "http.disconnect":
-        message = await receive()

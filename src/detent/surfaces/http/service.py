@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 from detent.engine.engine import Engine
 from detent.errors import StoreError
@@ -107,17 +108,20 @@ class Service:
             await asyncio.wait_for(self.stopping.wait(), seconds)
         return not self.stopping.is_set()
 
-    async def wait_for_work(self, seconds: float, seen: int | None) -> None:
+    async def wait_for_work(
+        self, seconds: float, seen: int | None, leaving: asyncio.Future[Any] | None = None
+    ) -> None:
         """Until something may be there to claim, the time is over, or the server is to stop.
 
-        Nobody who waits here holds a connection to the database.
+        Or until whoever waits has left. Nobody who waits here holds a connection to the database.
         """
-        waits = [
+        waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(self.engine.store.wait(seconds, seen)),
             asyncio.ensure_future(self.stopping.wait()),
         ]
+        watched = waits if leaving is None else [*waits, leaving]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from detent.surfaces.ojs.desk import Desk, digest_of, read_body
 from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.polling import polled
 from detent.surfaces.ojs.progress import checkpoint_of
 from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.reports import (
@@ -88,9 +89,13 @@ class Working:
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
         if asked.records:
-            return self._recorded(await self._desk.engine.claim(want))
-        claimed = await self._claimed(want, asked)
-        jobs = [await self._handed_over(one, want) for one in claimed.jobs]
+            is_named = asked.claim_id is not None
+            return self._recorded(await self._desk.engine.claim(want, is_repeatable=is_named))
+        wait_s = min((asked.wait_ms or 0) / 1_000, self._desk.settings.poll_s_max)
+        claimed = await polled(self._desk, call, want, wait_s)
+        jobs = await self._all_handed_over(claimed.jobs, want)
+        if jobs and not self._taken(call, claimed).jobs:
+            jobs = []
         told: dict[str, Any] = {"jobs": jobs}
         if jobs:
             told["job"] = jobs[0]
@@ -149,27 +154,32 @@ class Working:
             body = replace(body, payload=payload)
         return Stored(job, body, checkpoint=stored.checkpoint)
 
+    def _taken(self, call: Call, claimed: Claimed) -> Claimed:
+        """The same, if somebody is there to take it; otherwise it goes back."""
+        if not claimed.jobs or not call.has_left:
+            return claimed
+        self._desk.engine.returning.soon(claimed.jobs)
+        return Claimed()
+
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
             return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))
 
-    async def _claimed(self, want: Want, asked: _Fetch) -> Claimed:
-        """What can be had now; or, for whoever waits, what comes in time."""
-        desk = self._desk
-        wait_s = min((asked.wait_ms or 0) / 1_000, desk.settings.poll_s_max)
-        until = time.monotonic() + wait_s
-        while True:
-            claimed = await desk.engine.claim(want)
-            left = until - time.monotonic()
-            if claimed.jobs or left <= 0 or desk.service.stopping.is_set():
-                return claimed
-            if claimed.retry_at is not None:
-                left = min(left, max(claimed.retry_at - desk.now(), 1_000) / 1e6)
-            await desk.service.wait_for_work(left, claimed.seen)
-            # What was in vain took nothing: the same leases are asked for under a new name.
-            want = replace(want, command_id=desk.engine.identity.id())
+    async def _all_handed_over(self, jobs: Sequence[Stored], want: Want) -> list[dict[str, Any]]:
+        """All of them; if one cannot be, or nobody is there to take them, they go back."""
+        told: list[dict[str, Any]] = []
+        try:
+            for one in jobs:
+                told.append(await self._handed_over(one, want))  # noqa: PERF401 - it may stop
+        except BaseException as error:
+            # One that cannot be told would come again at once: it is left to its lease.
+            bad = len(told) if isinstance(error, Exception) else None
+            rest = [one for at, one in enumerate(jobs) if at != bad]
+            self._desk.engine.returning.soon(rest)
+            raise
+        return told
 
     async def _handed_over(self, stored: Stored, want: Want) -> dict[str, Any]:
         """The envelope as its worker gets it: with its lease, its secrets, and what came before."""

@@ -24,6 +24,7 @@ HOT = (
     # due
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "notes_put"),
     *("workers_locked", "workers_named", "bury", "ship", "forget_workers", "instances_over"),
+    "forget_results",
     # reading
     *(
         "history",

@@ -24,12 +24,22 @@ HOT = (
         "job_move",
         "job_taken",
         "job_done",
+        "ending",
+        "jobs_done",
         "job_rearm",
         "is_own",
         "unique_holders",
         "unique_of",
     ),
-    *("unique_move", "idempotency_find", "log_last", "lease_end", "unhand", "last_pos"),
+    *(
+        "unique_move",
+        "idempotency_find",
+        "log_last",
+        "lease_end",
+        "unhand",
+        "unhand_all",
+        "last_pos",
+    ),
     *("record", "record_drop", "workflow", "steps", "step_tally", "step_flips", "step_sweep"),
     *("lane_drop", "meta_put", "tags_of", "tag_drop", "erase_body", "erase_logs", "erase_failures"),
     # claim
@@ -38,7 +48,10 @@ HOT = (
         "kinds",
         "lane",
         "lane_of_keys",
+        "lane_next",
+        "stored_like",
         "holding",
+        "jobs_taken",
         "worker",
         "gate",
         "stored_seq",
@@ -54,7 +67,7 @@ HOT = (
     # retention
     *("forget_workers", "instances_over", "forget_instance"),
     *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
-    "forget_turns",
+    *("forget_turns", "results_over", "keep_result", "forget_result"),
     *(
         "is_over",
         "is_empty_workflow",
@@ -69,8 +82,9 @@ HOT = (
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
-# What a recursive statement has found so far is no table.
-_SCAN = re.compile(r"SCAN (?!json_each|CONSTANT|types|kinds)\w+|SEARCH .*\(tenant=\?\)$")
+# What a recursive statement has found so far is no table, and neither is what it is given as JSON.
+_GIVEN = "json_each|asked|taken|CONSTANT|types|kinds"
+_SCAN = re.compile(rf"SCAN (?!{_GIVEN})\w+|SEARCH .*\(tenant=\?\)$")
 # Walks in the order of the table itself, from its end, and stops after one row.
 _MAY_SCAN = {"block_last", "last_pos", "sealed", "limits"}
 FINISHED, LIVE = 200_000, 50_000
@@ -104,7 +118,7 @@ def scans(database: sqlite3.Connection) -> list[str]:
 
 def values(name: str) -> dict[str, None] | list[None]:
     named = re.findall(r":(\w+)", SQL[name])
-    numbered = len(set(re.findall(r"\?(\d)", SQL[name])))
+    numbered = len(set(re.findall(r"\?(\d+)", SQL[name])))
     return dict.fromkeys(named) if named else [None] * (numbered or SQL[name].count("?"))
 
 

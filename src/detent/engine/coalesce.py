@@ -27,6 +27,7 @@ from detent.stores.api import (
     Unit,
     Want,
 )
+from detent.stores.births import Births
 
 __all__ = ["Coalescer"]
 
@@ -67,10 +68,10 @@ class Coalescer:
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
-    async def claim(self, want: Want, units: Sequence[Unit] = ()) -> Stepped:
+    def claim(self, want: Want, units: Sequence[Unit] = ()) -> asyncio.Future[Stepped]:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
         size = sum(unit.size for unit in units) + len(want.leases)
-        return await self._ask(units, size, want).answered
+        return self._ask(units, size, want).answered
 
     async def close(self) -> None:
         """Finish what was asked for, and take nothing more."""
@@ -116,7 +117,7 @@ class Coalescer:
             await asyncio.gather(*map(self._commit, parts[first : first + WISHES_MAX]))
 
     async def _commit(self, taken: Sequence[_Asked]) -> None:
-        units = [unit for asked in taken for unit in asked.units]
+        units = Births.joined([asked.units for asked in taken])
         wants = [asked.want for asked in taken if asked.want is not None]
         want = _joined(wants) if wants else None
         try:
@@ -177,6 +178,8 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
 
 def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
     """The same units in slices that fit into a step each, and how much of it they take."""
+    if isinstance(units, Births):
+        return [(piece, len(piece)) for piece in units.pieces(RECORDS_MAX)]
     pieces: list[tuple[Sequence[Unit], int]] = []
     begun = taken = 0
     for at, unit in enumerate(units):

@@ -89,7 +89,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     health: str | None = None
 
 
-class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One move of one record. `version` is its place in the record's life, from 1, no gaps."""
 
     tenant: str

@@ -213,6 +213,13 @@ class WriteStore(Protocol):
         """
         ...
 
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        """Forget results whose time is up, the oldest first, and nothing else; how many went.
+
+        What a job of a workflow came to is looked at again later, until the workflow has ended.
+        """
+        ...
+
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         """Seal the oldest events not sealed yet into the next block; `None` if there are none."""
         ...
@@ -355,6 +362,9 @@ class ReadStore(Protocol):
 
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
+
+    has_transactions: bool
+    """Whether users have transactions of their own there, which `inside` can write into."""
 
 
 @runtime_checkable

@@ -18,11 +18,9 @@ __all__ = ["fault", "is_grantable", "is_storable"]
 _INT_MAX = 2**63 - 1
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _NUL = b"\\u0000"
-_DIGITS, _LONG = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
-"""With every digit a nought, so many in a row may be a number that does not fit.
-
-A pattern would look for them twenty times as long.
-"""
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG = b"0" * 19
+"""So many digits may be a number that does not fit."""
 _encode = msgspec.json.Encoder().encode
 _MACHINES: dict[type[object], Machine] = {Job: JOB, Workflow: WORKFLOW, Step: STEP}
 
@@ -136,9 +134,10 @@ def _is_usual(value: object) -> bool:
     """Cheap, and sure when it says yes: as JSON it is looked through in one go."""
     try:
         text = _encode(value)
-        return _NUL not in text and _LONG not in text.translate(_DIGITS)
     except (UnicodeEncodeError, OverflowError, TypeError):
         return False
+    # A pattern would be tried at every character.
+    return _NUL not in text and _LONG not in text.translate(_DIGITS)
 
 
 def _holds(value: object) -> bool:

@@ -180,7 +180,8 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     `version` is the one the decision was made on. Without events only `wake_at` moves. `lease` is
     the lease that the move relies on or ends. With `lost` the store re-reads the row behind that
     lease in the same transaction and refuses when it is alive after all. With `taken_by` the row of
-    that worker must be alive and not lost.
+    that worker must be alive and not lost. `result_until` is when the result need not be kept any
+    more, `None` for never.
     """
 
     version: int
@@ -195,6 +196,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     lines: tuple[Line, ...] = ()
     checkpoint: str | None = None
     meta: str | None = None
+    result_until: int | None = None
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A job's lifecycle, whole: everything here is rebuilt by folding its events.
 
     `lease` is set exactly while the job is pending or active; `holder` then says who holds it, and

@@ -31,7 +31,7 @@ _SHARED: Final = (
 _Row = tuple[str, str, str, str, str, str]
 _of_unit: Final = attrgetter("new", "flow", "puts", "gates", "limits")
 _of_move: Final = attrgetter(
-    *("wake_at", "lost", "taken_by", "failure", "lines", "checkpoint", "meta")
+    *("wake_at", "lost", "taken_by", "failure", "lines", "checkpoint", "meta", "result_until")
 )
 _of_job: Final = attrgetter(
     *("tenant", "state", "previous", "state_at", "last_at", "ended_at", "cause", "wire", "lease"),
@@ -105,6 +105,7 @@ def _told(first: Move, columns: dict[str, str | None], order: Sequence[int]) -> 
         **columns,
         **dict(zip(_SHARED, (event[0], *event[3:9]), strict=True)),
         "end_cause": first.job.cause,
+        "end_until": first.result_until,
         "end_rest": rest_of((*event[:_DIGEST], None, *event[_DIGEST + 1 :])),
         "ends": len(order),
     }

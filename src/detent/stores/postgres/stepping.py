@@ -13,8 +13,9 @@ from detent.errors import StoreBusy
 from detent.lifecycle.profile import PROFILES, CancelMode
 from detent.stores import api
 from detent.stores.api import Claimed, Outcome, Stepped, Stored, Unit, Want
+from detent.stores.births import Births
 from detent.stores.legal import is_grantable
-from detent.stores.postgres import arrays, claiming, granting, writing
+from detent.stores.postgres import arrays, bearing, claiming, granting, writing
 from detent.stores.postgres.connection import LOCK_MS, Connection, Row
 from detent.stores.postgres.ends import joined
 from detent.stores.postgres.faults import UNFIT
@@ -85,7 +86,7 @@ class Step:
         if not batch.units:
             return Stepped((), await self._claim(connection))
         try:
-            if batch.news:
+            if batch.news or (batch.born and self._want is None):
                 return await self._push(connection)
             if batch.moves and self._want is None:
                 return await self._move(connection)
@@ -219,6 +220,10 @@ class Step:
         return self._all_committed(claimed)
 
     async def _send_news(self, connection: Connection) -> None:
+        if self._batch.born is not None and isinstance(self._batch.units, Births):
+            told = bearing.asked(self._batch.units, self._batch.born, self._lanes)
+            await connection.fetch("births", **told)
+            return
         news = [new for unit in self._batch.units for new in unit.new]
         if self._batch.fresh and len(news) == 1 and not news[0].body.tags:
             await connection.fetch("enqueue_one", **arrays.lone_of(news[0], self._lanes))

@@ -80,6 +80,8 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore:
     """Records and their histories in one database, shared by any number of processes."""
 
+    has_transactions = True
+
     def __init__(
         self,
         where: Address,
@@ -189,7 +191,8 @@ class PostgresStore:
             self._marks.keep(reached, step.took_s, seen)
             stepped = await self._with_rest(want, stepped, now, is_short=step.is_short)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
-        self._is_limited |= batch.ends is None and any(unit.limits for unit in units)
+        is_plain = batch.ends is not None or batch.born is not None
+        self._is_limited |= not is_plain and any(unit.limits for unit in units)
         if step.has_opened or self._may_have_let_in(batch):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
@@ -198,7 +201,7 @@ class PostgresStore:
         """Whether somebody may claim what could not be claimed before: a job came, or room did."""
         if batch.ends is not None:
             return self._is_limited
-        return any(self._may_let_in(unit) for unit in batch.units)
+        return batch.born is not None or any(self._may_let_in(unit) for unit in batch.units)
 
     def _may_let_in(self, unit: Unit) -> bool:
         if unit.gates or unit.limits or any(new.job.state == "available" for new in unit.new):
@@ -299,6 +302,10 @@ class PostgresStore:
         self._opened(now)
         await self._sequence()
         return await self._run(pruning.prune, rules, now, max(limit, 0))
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        self._opened(now)
+        return await self._run(pruning.forget_results, now, max(limit, 0))
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:
         await self._sequence()

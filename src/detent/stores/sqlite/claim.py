@@ -18,8 +18,8 @@ from detent.stores.fences import is_alive
 from detent.stores.gates import joined
 from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Lane, Spot, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
+from detent.stores.sqlite.spots import Lane, Spot, spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.taking import Taking
 from detent.stores.sqlite.transaction import Transaction, gate_of, read_rows, stored_at
@@ -34,6 +34,7 @@ SHUT_MAX = 1_000
 
 _ALL_KEYS = "\0"
 """The key of a lane in which those of every key stand; no job has it, for it is no text."""
+_decode_seqs = msgspec.json.Decoder(list[int]).decode
 
 
 class _Walk(NamedTuple):
@@ -105,19 +106,23 @@ class _Claim:
         self._shut: list[int] = []
         self._taken: list[Stored] = []
         self._moved: list[flows.Moved] = []
-        self._taking = Taking(tx.pending, want, now)
+        self._taking = Taking(tx.connection, tx.pending, want, now)
 
     def granted(self) -> Claimed:
         queues = list(dict.fromkeys(self._want.queues))
         # All is read before anything is written: nobody walks an index that changes.
         chosen = self._chosen(queues)
-        found = {row[0]: (row, failed) for row, failed in read_rows(self._tx.connection, chosen)}
-        for seq in chosen:
-            self._take(*found[seq])
-        self._taking.count()
+        # The first of them tells how those go that stand just like it: of these less is read.
+        self._take_each(chosen[:1])
+        rest, leases = chosen[1:], self._want.leases[len(self._taken) :]
+        alike = self._taking.all_like_another(rest, leases)
+        self._taken += alike
+        self._take_each([] if alike else rest)
+        self._taking.write()
         changes = flows.changes_of(self._moved)
         self._tx.writing.follow(changes, [], self._now, self._want.command_id)
-        self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
+        if self._shut:
+            self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
         if self._is_tired:
             # Whoever was granted too little comes again at once, and finds the way shorter.
             self._tx.may_be_claimable = True
@@ -126,6 +131,11 @@ class _Claim:
         is_short = len(self._taken) < len(self._want.leases)
         retry_at = self._quotas.free_at if is_short else None
         return Claimed(tuple(self._taken), retry_at=retry_at)
+
+    def _take_each(self, chosen: Sequence[int]) -> None:
+        found = {row[0]: (row, failed) for row, failed in read_rows(self._tx.connection, chosen)}
+        for seq in chosen:
+            self._take(*found[seq])
 
     def _chosen(self, queues: Sequence[str]) -> list[int]:
         """Queue by queue, or all at once where they take turns."""
@@ -187,6 +197,11 @@ class _Claim:
 
     def _straight(self, walk: _Walk, missing: int) -> list[int]:
         """The same where there is one lane, and nobody to be asked about it."""
+        if walk.lane.key != _ALL_KEYS:
+            asked = (*walk.lane[:5], walk.lane.key or None, self._now, missing)
+            seqs, stepped = self._tx.connection.execute(SQL["lane_next"], asked).fetchone()
+            if not stepped:
+                return _decode_seqs(seqs)
         chosen = [walk.seq]
         while len(chosen) < missing and (row := self._first_row(walk.lane, walk.rest)) is not None:
             chosen.append(row[3])
@@ -256,6 +271,7 @@ class _Claim:
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]
         wake_at = j.next_wake(job, self._now)
+        self._taking.write()
         self._taking.learn(row, answer, wake_at)
         pending.add_row("job_taken", rows.taken_row(job, wake_at, seq, stored.job.version))
         pending.record(answer.events)

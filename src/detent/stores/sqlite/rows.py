@@ -16,10 +16,11 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Step, Tally, Workflow
-from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
+from detent.stores.api import Body, Failure, Fed, Key, Line, Logged, Note, Stored
 
 __all__ = [
     "VERSION",
+    "body_of",
     "body_row",
     "born_row",
     "done_row",
@@ -326,19 +327,24 @@ def stored_of(row: _Row, failures: tuple[Failure, ...]) -> Stored:
 
 def stored_with(row: _Row, failures: tuple[Failure, ...], job: Job, wake_at: int | None) -> Stored:
     """The same with a record that has moved on since the row was read."""
-    _, kind, payload, meta, tags, retry, schema, key, *beside = row[_JOB_END:]
-    result, checkpoint, at, attempt, percent, text, _ = beside
+    body = body_of((row[1], row[2]), row[_JOB_END + 1 : _JOB_END + 8])
+    result, checkpoint, at, attempt, percent, text, _ = row[_JOB_END + 8 :]
+    note = None if at is None else Note(at, attempt, percent, text)
+    return Stored(job, body, wake_at, result, failures, note, checkpoint)
+
+
+def body_of(job: Key, row: _Row) -> Body:
+    """What a job is about, from its columns in the order of the view `detent_stored`."""
+    kind, payload, meta, tags, retry, schema, key = row
     try:
         parts = (
             _decode_tags(tags) if tags else (),
             _decode_retry(retry) if retry else _DEFAULT_RETRY,
         )
     except _UNREADABLE as error:
-        why = f"the body of {row[2]} cannot be read ({error!r})"
-        raise StoreCorrupt(why, tenant=row[1], id=row[2]) from error
-    body = Body(kind, payload, meta, *parts, schema, key)
-    note = None if at is None else Note(at, attempt, percent, text)
-    return Stored(job, body, wake_at, result, failures, note, checkpoint)
+        why = f"the body of {job[1]} cannot be read ({error!r})"
+        raise StoreCorrupt(why, tenant=job[0], id=job[1]) from error
+    return Body(kind, payload, meta, *parts, schema, key)
 
 
 def workflow_of(tenant: str, workflow: str, record: str) -> Workflow:

@@ -30,6 +30,7 @@ from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
 from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
+from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
@@ -51,6 +52,8 @@ def connect(
 
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
+
+    has_transactions = True
 
     def __init__(
         self,
@@ -89,7 +92,8 @@ class SqliteStore:
             turns.close()
             raise
         self._pool = Pool(self._path, self._patience.read_s)
-        self._writer = Writer(connection, turns, self._bell.ring)
+        sleep = Sleep(self._path.with_name(f"{self._path.name}-wal"))
+        self._writer = Writer(connection, turns, sleep, self._bell.ring)
         self._bell.start(self._writer.watch)
 
     def _connect(self) -> sqlite3.Connection:
@@ -213,6 +217,14 @@ class SqliteStore:
         for key in await read(pruning.empty, rules, most):
             await writer.do(partial(pruning.forget_flow, key=key))
         await writer.do(partial(pruning.forget_promises, now=now, limit=most))
+        return gone
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        writer, gone = self._writing(now), 0
+        jobs = await self._reading().read(pruning.results_over, now, max(limit, 0))
+        for start in range(0, len(jobs), pruning.SLICE):
+            some = jobs[start : start + pruning.SLICE]
+            gone += await writer.do(partial(pruning.forget_results, jobs=some, now=now))
         return gone
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:

@@ -9,16 +9,21 @@ blanks, and whoever stands just like it gets it with their own names in them.
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import msgspec
 from msgspec.structs import astuple
 
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.stores.api import Failure, Stored, Want
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Pending, Spot, spot_of
+from detent.stores.sqlite.ends import FEW
+from detent.stores.sqlite.pending import Pending
+from detent.stores.sqlite.spots import Spot, spot_of
+from detent.stores.sqlite.statements import SQL
 
 __all__ = ["Taking"]
 
@@ -34,6 +39,14 @@ _EXPIRES, _STEP = 1 + _FIELDS.index("expires_at"), 1 + _FIELDS.index("step")
 _TYPE = 2 + len(_FIELDS)
 _KEY = _TYPE + 6
 _SIMPLE = re.compile(r"[\w.\-]*", re.ASCII)
+_encode = msgspec.json.Encoder().encode
+_When: TypeAlias = int | None
+_Text: TypeAlias = str | None
+_Own: TypeAlias = tuple[int, str, int, _When, _When, _When]
+"""What is a job's own: its row, its id, when it was made, its place, when it came and was ready."""
+_Found: TypeAlias = tuple[int, str, int, _When, _When, _When, str, str, _Text, _Text, _Text]
+"""The same, and its payload, meta, tags, retry and schema."""
+_decode_found = msgspec.json.Decoder(list[_Found]).decode
 
 
 class _Pattern:
@@ -42,6 +55,9 @@ class _Pattern:
     def __init__(self, row: Sequence[Any], answer: j.Accepted, wake_at: int | None) -> None:
         job, (event,) = answer.job, answer.events
         self.shape = _shape(row)
+        self.tenant = row[1]
+        self.stands = _stands(row)
+        self.is_new = row[3] == 1
         self.wake_at = wake_at
         self.before = row[4]
         self.first = spot_of(job, row[_TYPE], row[_KEY])
@@ -51,35 +67,52 @@ class _Pattern:
         told = rows.event_row(event)
         self._event = told[2:-1]
         self._rest: list[str] = str(told[-1]).split(str(job.lease))
-        self.count = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether there is one place for a lease in what the event says."""
         return len(self._rest) == 2  # noqa: PLR2004 - before it, and after it
 
-    def job(self, row: Sequence[Any], lease: str) -> Job:
+    def job(self, own: _Own, lease: str) -> Job:
         values = self._job.copy()
-        values[_ID], values[_CREATED], values[_PLACE] = row[2], row[1 + _CREATED], row[1 + _PLACE]
-        values[_ENQUEUED], values[_READY] = row[1 + _ENQUEUED], row[1 + _READY]
+        _, values[_ID], values[_CREATED], values[_PLACE], *entered = own
+        values[_ENQUEUED], values[_READY] = entered
         values[_LEASE] = lease
         return Job(*values)
 
-    def rows(self, row: Sequence[Any], lease: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def rows(self, seq: int, job_id: str, lease: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Of the job and of its event."""
         taken, (before, after) = self._row, self._rest
-        moved = (*taken[:7], lease, *taken[8:15], row[0], self._version)
-        return moved, (row[1], row[2], *self._event, f"{before}{lease}{after}")
+        moved = (*taken[:7], lease, *taken[8:15], seq, self._version)
+        return moved, (self.tenant, job_id, *self._event, f"{before}{lease}{after}")
+
+    def stored(self, found: _Found, lease: str) -> Stored:
+        """One that was found to stand so, as it is taken."""
+        kind, key = self.stands[-2:]
+        body = rows.body_of((self.tenant, found[1]), (kind, *found[6:], key))
+        return Stored(self.job(found[:6], lease), body, self.wake_at)
+
+    @property
+    def columns(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """What the rows of all of them have in common, of the jobs and of the events."""
+        taken = self._row
+        moved = (*taken[:7], *taken[8:15], self._version)
+        return moved, (self.tenant, *self._event, *self._rest)
 
 
 class Taking:
     """What was learnt from the decisions of one claim."""
 
-    def __init__(self, pending: Pending, want: Want, now: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, pending: Pending, want: Want, now: int
+    ) -> None:
+        self._connection = connection
         self._pending = pending
         self._now = now
-        self._is_learning = not want.wire and all(map(_SIMPLE.fullmatch, want.leases))
+        self._is_learning = not want.wire and bool(_SIMPLE.fullmatch("".join(want.leases)))
         self._pattern: _Pattern | None = None
+        self._alike: list[tuple[int, str, str]] = []
+        """Those that went like another and are not written yet: row, id and lease."""
 
     def learn(self, row: Sequence[Any], answer: j.Accepted, wake_at: int | None) -> None:
         """Remember what became of this job, if it could become of another just so."""
@@ -87,29 +120,62 @@ class Taking:
             return
         pattern = _Pattern(row, answer, wake_at)
         lease = str(answer.job.lease)
-        if pattern.is_whole and pattern.job(row, lease) == answer.job:
-            self.count()
+        if pattern.is_whole and pattern.job(_own(row), lease) == answer.job:
             self._pattern = pattern
 
     def like_another(
         self, row: Sequence[Any], failed: tuple[Failure, ...], lease: str
     ) -> Stored | None:
-        """The job as it is taken, and its rows are waiting; nothing if it stands by itself."""
+        """The job as it is taken, to be written with others; nothing if it stands by itself."""
         pattern = self._pattern
         if pattern is None or _shape(row) != pattern.shape or not self._is_common(row):
             return None
-        job, (moved, event) = pattern.job(row, lease), pattern.rows(row, lease)
-        self._pending.add_row("job_taken", moved)
-        self._pending.record_row(event)
-        pattern.count += 1
+        self._alike.append((row[0], row[2], lease))
+        job = pattern.job(_own(row), lease)
         return rows.stored_with(row, failed, job, pattern.wake_at)
 
-    def count(self) -> None:
-        """Count those that went like another, all at once."""
-        if self._pattern is not None and self._pattern.count:
-            after, number = self._pattern.first, self._pattern.count
-            self._pending.count(Spot(after.lane, self._pattern.before), after, number)
-            self._pattern.count = 0
+    def all_like_another(self, seqs: Sequence[int], leases: Sequence[str]) -> list[Stored]:
+        """The same for all of these, of which less is read; nothing if one stands by itself."""
+        pattern = self._pattern
+        if pattern is None or not pattern.is_new or len(seqs) < FEW:
+            return []
+        asked = (_encode(seqs).decode(), self._now, pattern.tenant, *pattern.stands)
+        [told] = self._connection.execute(SQL["stored_like"], asked).fetchone()
+        found = _decode_found(told)
+        if len(found) != len(seqs):
+            return []
+        taken = list(zip(found, leases, strict=False))
+        self._alike += [(own[0], own[1], lease) for own, lease in taken]
+        return [pattern.stored(own, lease) for own, lease in taken]
+
+    def write(self) -> None:
+        """Write and count those that went like another: whatever is decided next comes after."""
+        pattern, alike = self._pattern, self._alike
+        if pattern is None or not alike:
+            return
+        self._alike = []
+        if len(alike) < FEW:
+            for one in alike:
+                moved, event = pattern.rows(*one)
+                self._pending.add_row("job_taken", moved)
+                self._pending.record_row(event)
+        else:
+            self._write_together(pattern, alike)
+        after = pattern.first
+        self._pending.count(Spot(after.lane, pattern.before), after, len(alike))
+
+    def _write_together(self, pattern: _Pattern, alike: Sequence[tuple[int, str, str]]) -> None:
+        """With one statement per table, as columns."""
+        pending, number = self._pending, len(alike)
+        pending.flush()
+        moved, event = pattern.columns
+        taken = _encode([f"{seq} {lease}" for seq, _, lease in alike]).decode()
+        done = self._connection.execute(SQL["jobs_taken"], (taken, *moved))
+        if done.rowcount != number:
+            raise sqlite3.IntegrityError(f"{done.rowcount} of {number} jobs could be taken")
+        named = _encode([f"{lease} {job_id}" for _, job_id, lease in alike]).decode()
+        first = pending.positions(number)
+        self._connection.execute(SQL["events_taken"], (named, first, *event))
 
     def _is_common(self, row: Sequence[Any]) -> bool:
         """Not unique, no member of a workflow, and the clock has nothing to say about it."""
@@ -119,6 +185,23 @@ class Taking:
             and row[_EXPIRES] is None
             and bool(row[1 + _LAST] <= self._now)
         )
+
+
+def _own(row: Sequence[Any]) -> _Own:
+    came = row[1 + _CREATED], row[1 + _PLACE], row[1 + _ENQUEUED], row[1 + _READY]
+    return row[0], row[2], *came
+
+
+def _stands(row: Sequence[Any]) -> tuple[Any, ...]:
+    """How it stands, in the order of the statement `stored_like`, after the version."""
+    return (
+        *row[4 : 1 + _CREATED],
+        row[1 + _PREVIOUS],
+        *row[1 + _HELD : 1 + _ENQUEUED],
+        *row[2 + _READY : _TYPE - 1],
+        row[_TYPE],
+        row[_KEY],
+    )
 
 
 def _shape(row: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,13 +12,15 @@ import msgspec
 from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Key, Outcome, Rejected, Stored, Unit
+from detent.stores.births import Births
 from detent.stores.gates import joined
 from detent.stores.sqlite import rows
+from detent.stores.sqlite.ends import FEW, Ends, parted
 from detent.stores.sqlite.faults import UNFIT
 from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL
-from detent.stores.sqlite.units import Units
+from detent.stores.sqlite.units import COMMITTED, Units
 from detent.stores.sqlite.writing import Writing
 
 __all__ = ["Transaction", "gate_of", "read_rows", "stored_at", "stored_rows"]
@@ -41,16 +43,31 @@ class Transaction:
         self.units = Units(
             connection, self.pending, self.known, self.writing, is_careful=is_careful
         )
+        self._ends = Ends(connection, self.pending, self.writing)
         self.may_be_claimable = False
 
     def commit(self, units: Sequence[Unit], now: int) -> tuple[Outcome, ...]:
         """The answers to these units, if the transaction holds."""
         if self.is_careful:
             return tuple(self._commit_alone(unit, now) for unit in units)
+        if isinstance(units, Births) and self.pending.bear(units):
+            self.writing.has_made_available = True
+            return (COMMITTED,) * len(units)
+        if len(units) < FEW:
+            return tuple(self._commit_each(units, now))
+        outcomes: list[Outcome] = []
+        for like, some in parted(units):
+            if like is not None and len(some) >= FEW and self._ends.take(like, some):
+                outcomes += [COMMITTED] * len(some)
+            else:
+                outcomes += self._commit_each(some, now)
+        return tuple(outcomes)
+
+    def _commit_each(self, units: Sequence[Unit], now: int) -> list[Outcome]:
         if len(units) > 1:
             self.known.look_up(_keys_of(units))
         commit = self.units.commit
-        return tuple(commit(unit, now) for unit in units)
+        return [commit(unit, now) for unit in units]
 
     def finish(self) -> None:
         """Write what is left; the transaction can be committed then."""

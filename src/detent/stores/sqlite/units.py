@@ -21,10 +21,10 @@ from detent.stores.sqlite.plain import Plain
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["Units"]
+__all__ = ["COMMITTED", "Units"]
 
 _ENDED = frozenset(state.value for state in ENDED)
-_COMMITTED = api.Committed()
+COMMITTED = api.Committed()
 _encode = msgspec.json.Encoder().encode
 
 
@@ -50,11 +50,11 @@ class Units:
     def commit(self, unit: Unit, now: int) -> Outcome:
         """Judge all of the unit, then write all of it, or answer why nothing is written."""
         if self._is_trusting and self._plain.take(unit):
-            return _COMMITTED
+            return COMMITTED
         refused = self._refused(unit, now)
         if refused is None:
             self._writing.write(unit, now)
-        return refused or _COMMITTED
+        return refused or COMMITTED
 
     # --- the fences ---------------------------------------------------------------------------
 

@@ -46,9 +46,9 @@ held AS (
 
 -- part: end_results
 resulted AS (
-    INSERT INTO detent.results (tenant, id, result)
-    SELECT tenant, id, result FROM held WHERE result IS NOT NULL
-    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result
+    INSERT INTO detent.results (tenant, id, result, until)
+    SELECT tenant, id, result, $end_until::bigint FROM held WHERE result IS NOT NULL
+    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result, until = excluded.until
 )
 
 -- part: end_events

@@ -44,11 +44,12 @@ told AS (
 
 -- part: asides
 resulted AS (
-    INSERT INTO detent.results (tenant, id, result)
-    SELECT held.tenant, held.id, told.result
-    FROM unnest($result_numbers::int[], $results::text[]) AS told (number, result)
+    INSERT INTO detent.results (tenant, id, result, until)
+    SELECT held.tenant, held.id, told.result, told.until
+    FROM unnest($result_numbers::int[], $results::text[], $result_untils::bigint[])
+        AS told (number, result, until)
     JOIN held ON held.number = told.number
-    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result
+    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result, until = excluded.until
 ), failed AS (
     INSERT INTO detent.failures
         (tenant, id, attempt, at, code, message, type, details, backtrace)

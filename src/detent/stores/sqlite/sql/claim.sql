@@ -9,6 +9,16 @@ WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND
     AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY priority DESC, place, id
 
+-- name: lane_next
+-- The first of a lane in one go, and how many of them stand in a step, which must be looked at.
+SELECT json_group_array(seq), count(step) FROM (
+    SELECT seq, step FROM detent_jobs
+    WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND key IS ?
+        AND state = 'available' AND held = 0 AND gated = 0
+        AND (expires_at IS NULL OR expires_at > ?)
+    ORDER BY priority DESC, place, id LIMIT ?
+)
+
 -- name: kinds
 -- From one type and profile to the next, over all their keys at once.
 WITH RECURSIVE types (type) AS (
@@ -39,6 +49,24 @@ WHERE tenant = ? AND queue = ? AND delivery = ? AND type = ? AND profile = ? AND
     AND state = 'available' AND held = 0 AND gated = 0
     AND (expires_at IS NULL OR expires_at > ?)
 ORDER BY priority DESC, place, id
+
+-- name: jobs_taken
+-- The same as job_taken, for many at once: each text begins with the row and ends with the lease.
+UPDATE detent_jobs SET
+    version = ?2, state = ?3, state_at = ?4, last_at = ?5, previous = ?6, attempt = ?7, run_at = ?8,
+    lease = substr(taken.value, 1 + instr(taken.value, ' ')), holder = ?9, wire = ?10,
+    lease_us = ?11, claimed_at = ?12, started_at = ?13, returned_by = ?14, wake_at = ?15
+FROM json_each(?1) AS taken
+WHERE seq = CAST(taken.value AS INTEGER) AND version = ?16
+
+-- name: events_taken
+-- Their events: each text begins with the lease and ends with the record.
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?2 + taken.key, ?3, substr(taken.value, 1 + instr(taken.value, ' ')), ?4, ?5, ?6, ?7, ?8, ?9,
+    ?10, ?11, ?12, ?13 || substr(taken.value, 1, instr(taken.value, ' ') - 1) || ?14
+FROM json_each(?1) AS taken
 
 -- name: gate_job
 UPDATE detent_jobs SET gated = 1 WHERE seq = ?
@@ -113,6 +141,32 @@ SELECT * FROM detent_stored WHERE seq = ?
 
 -- name: stored_seqs
 SELECT * FROM detent_stored WHERE seq IN (SELECT value FROM json_each(?))
+
+-- name: stored_like
+-- Of these jobs those that stand like another one, with what is their own: one answer, so that nobody
+-- is asked for the interpreter's lock between two rows. None has moved yet, so none has a result, a
+-- checkpoint or a note; a large one is read by itself.
+SELECT json_group_array(json_array(
+    j.seq, j.id, j.created_at, j.place, j.enqueued_at, j.ready_at,
+    b.payload, b.meta, b.tags, b.retry, b.schema
+))
+FROM json_each(?1) AS asked
+CROSS JOIN detent_jobs AS j ON j.seq = asked.value
+CROSS JOIN detent_bodies AS b ON b.seq = asked.value
+WHERE j.version = 1 AND j.is_unique = 0 AND j.last_at <= ?2 AND j.tenant = ?3
+    AND length(b.payload) + length(b.meta) < 10000
+    AND (
+        j.state, j.profile, j.queue, j.priority, j.delivery, j.allowed, j.losses_allowed, j.previous,
+        j.held, j.attempt, j.failures, j.losses, j.handed_back, j.run_at, j.expires_at,
+        j.available_us, j.pending_us, j.active_us, j.lease, j.holder, j.wire, j.lease_us,
+        j.activated_at, j.claimed_at, j.started_at, j.received_at, j.start_us, j.ended_at,
+        j.erased_at, j.cancel_at, j.force_at, j.cause, j.returned_by, j.delay_us, j.rerun_of,
+        j.workflow, j.step, j.type, j.key
+    ) IS (
+        ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+        ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39, ?40,
+        ?41, ?42
+    )
 
 -- name: failures
 SELECT seq, attempt, at, code, message, type, details, backtrace FROM detent_failures

@@ -36,6 +36,33 @@ INSERT INTO detent_jobs (
     0, 0, 0, 0, 0
 )
 
+-- name: births
+-- Jobs that stand alike: what each has of its own are its id, moment, place and payload.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
+    ready_at, type, key, wake_at, is_unique, gated, attempt, failures, losses, handed_back, wire
+)
+SELECT
+    ?1 + b.key, ?3, json_extract(b.value, '$[0]'), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    json_extract(b.value, '$[1]'), json_extract(b.value, '$[1]'), json_extract(b.value, '$[1]'),
+    json_extract(b.value, '$[2]'), ?12, ?13, ?14, ?15, json_extract(b.value, '$[1]'),
+    json_extract(b.value, '$[1]'), ?16, ?17, json_extract(b.value, '$[1]') + ?18,
+    0, 0, 0, 0, 0, 0, 0
+FROM json_each(?2) AS b
+
+-- name: birth_bodies
+INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
+SELECT ?1 + b.key, json_extract(b.value, '$[3]'), ?3, ?4, ?5, ?6 FROM json_each(?2) AS b
+
+-- name: birth_events
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?1 + j.seq, j.tenant, j.id, 1, j.created_at, ?4, ?5, ?6, ?7, ?8, j.id, ?9,
+    ?10 || j.place || ?11
+FROM detent_jobs AS j WHERE j.seq BETWEEN ?2 AND ?3
+
 -- name: job_move
 UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
@@ -61,6 +88,19 @@ UPDATE detent_jobs SET
     lease_us = ?, received_at = ?, start_us = ?, ended_at = ?, cause = ?, wake_at = ?
 WHERE seq = ? AND version = ?
 
+-- name: ending
+-- The fences of completions that are alike, asked together: whoever is not as it was is not in the answer.
+SELECT json_group_array(j.seq), json_group_array(j.lease)
+FROM json_each(?1) AS asked CROSS JOIN detent_jobs AS j ON j.tenant = ?2 AND j.id = asked.value
+WHERE j.queue = ?3 AND j.version = ?4 AND j.state = 'active' AND j.wire = 0 AND j.is_unique = 0
+
+-- name: jobs_done
+-- The same as job_done, for many at once.
+UPDATE detent_jobs SET
+    version = ?, state = ?, state_at = ?, last_at = ?, previous = ?, lease = ?, wire = ?,
+    lease_us = ?, received_at = ?, start_us = ?, ended_at = ?, cause = ?, wake_at = ?
+WHERE seq IN (SELECT value FROM json_each(?)) AND version = ?
+
 -- name: job_rearm
 UPDATE detent_jobs SET wake_at = ? WHERE seq = ? AND version = ?
 
@@ -72,6 +112,16 @@ INSERT INTO detent_events (
     pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: events_done
+-- The events of completions that are alike. Each name is the command, the digest and the record in one,
+-- of which the first two are as long everywhere.
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?2 + named.key, ?5, substr(named.value, 1 + ?3 + ?4), ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+    substr(named.value, 1, ?3), ?13, ?14 || substr(named.value, 1 + ?3, ?4) || ?15
+FROM json_each(?1) AS named
+
 -- name: last_pos
 SELECT max(
     (SELECT coalesce(max(pos), 0) FROM detent_events),
@@ -79,8 +129,8 @@ SELECT max(
 )
 
 -- name: result_put
-INSERT INTO detent_results (seq, result) VALUES (?, ?)
-ON CONFLICT (seq) DO UPDATE SET result = excluded.result
+INSERT INTO detent_results (seq, result, until) VALUES (?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET result = excluded.result, until = excluded.until
 
 -- name: failure_insert
 INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, backtrace)
@@ -132,6 +182,9 @@ SELECT 1 FROM detent_handed LIMIT 1
 
 -- name: unhand
 DELETE FROM detent_handed WHERE seq = ?
+
+-- name: unhand_all
+DELETE FROM detent_handed WHERE seq IN (SELECT value FROM json_each(?))
 
 -- name: worker_reopen
 UPDATE detent_workers SET lost = 1 WHERE id = ? AND lost = 2

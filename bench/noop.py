@@ -1,7 +1,8 @@
 """The program whose jobs `bench.worker` drains, and the one that fills and pings its store.
 
     detent worker bench/noop.py             runs the jobs
-    python -m bench.noop fill URL JOBS      enqueues so many, and tells how fast
+    python -m bench.noop fill URL JOBS      enqueues so many
+    python -m bench.noop enqueue URL JOBS   the same one by one and otherwise, and tells how fast
     python -m bench.noop ping URL JOBS      enqueues one now and then, and tells when
 
 A handler does one thing: it appends its number and the time to a file. That file is the witness of
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from detent import Detent
 
 SINGLE = 1_500
-SHARED = 4_000
+SHARED = 10_000
 CALLERS = 200
 PIECE = 10_000
 PAUSE_S = 0.02
@@ -38,23 +39,34 @@ async def nothing(number: int) -> None:
 
 
 async def fill(jobs: int) -> dict[str, float]:
-    """Jobs per second: one by one, from 200 coroutines, and as many in one call as are taken."""
-    single = min(SINGLE, jobs // 4)
+    """So many jobs, as fast as can be."""
+    await _bulk(0, jobs)
+    return {}
+
+
+async def _bulk(first: int, end: int) -> None:
+    """In calls with as many as are taken."""
+    for at in range(first, end, PIECE):
+        await app.aenqueue_many(
+            [nothing.bind(number) for number in range(at, min(at + PIECE, end))]
+        )
+
+
+async def enqueue(jobs: int) -> dict[str, float]:
+    """Jobs per second: one by one, from 200 coroutines, and so many in as few calls as can be."""
+    await nothing.aenqueue(0)
     await nothing.aenqueue(0)
     begun = time.perf_counter()
-    for number in range(1, single):
+    for number in range(SINGLE):
         await nothing.aenqueue(number)
-    rates = {"single": single / (time.perf_counter() - begun)}
+    rates = {"single": SINGLE / (time.perf_counter() - begun)}
     begun = time.perf_counter()
-    shared = single + min(SHARED, jobs // 4)
-    numbers = iter(range(single, shared))
+    numbers = iter(range(SHARED))
     await asyncio.gather(*(_each(numbers) for _ in range(CALLERS)))
-    rates["200 callers"] = (shared - single) / (time.perf_counter() - begun)
+    rates["200 callers"] = SHARED / (time.perf_counter() - begun)
     begun = time.perf_counter()
-    for at in range(shared, jobs, PIECE):
-        some = [nothing.bind(number) for number in range(at, min(at + PIECE, jobs))]
-        await app.aenqueue_many(some)
-    return {**rates, "bulk": (jobs - shared) / (time.perf_counter() - begun)}
+    await _bulk(0, jobs)
+    return {**rates, "bulk": jobs / (time.perf_counter() - begun)}
 
 
 async def _each(numbers: Iterator[int]) -> None:
@@ -76,5 +88,6 @@ async def ping(jobs: int) -> list[int]:
 if __name__ == "__main__":
     asked, address, many = sys.argv[1:]
     app.move_to(address)
-    print(json.dumps(asyncio.run((fill if asked == "fill" else ping)(int(many)))))
+    does = {"fill": fill, "enqueue": enqueue, "ping": ping}[asked]
+    print(json.dumps(asyncio.run(does(int(many)))))
     app.close()

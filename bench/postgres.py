@@ -52,10 +52,10 @@ class Places:
         self._admin = psycopg.connect(self._server.url("postgres"), autocommit=True)
         atexit.register(self._admin.close)
 
-    def pair(self, name: str, *, past: int = 0, backlog: int = BACKLOG) -> Pair:
+    def pair(self, name: str, *, past: int = 0, backlog: int | None = None) -> Pair:
         """Two databases of one's own: what one case has claimed is not for the next to complete."""
         self._make(f"past_{name}")
-        self._grow(self._server.url(f"past_{name}"), past, backlog)
+        self._grow(self._server.url(f"past_{name}"), past, BACKLOG if backlog is None else backlog)
         for one in ("ours", "raw"):
             self._make(f"{one}_{name}", f"past_{name}")
         ours, raw = Ours(self._server.url(f"ours_{name}")), Raw(self._server.url(f"raw_{name}"))

@@ -1,6 +1,6 @@
-"""PgQueuer and Huey doing what `bench.noop` does; runs in the rivals' own environment.
+"""PgQueuer, Oban and Huey doing what `bench.noop` does; runs in the rivals' own environments.
 
-    python worker_rivals.py NAME fill|ping|work ADDRESS JOBS
+    python worker_rivals.py NAME fill|enqueue|ping|work ADDRESS JOBS
 
 Nothing of ours is imported here. The handler makes the same trace in the same kind of file.
 """
@@ -34,16 +34,18 @@ _log = os.open(os.environ.get("BENCH_LOG", os.devnull), os.O_WRONLY | os.O_APPEN
 
 
 def huey(asked: str, url: str, jobs: int) -> object:
-    """Fill, ping or work; its `map` is a loop of single ones, so there is no bulk."""
+    """Fill, enqueue, ping or work; its `map` is a loop of single ones, so there is no bulk."""
     from huey import SqliteHuey  # type: ignore[import-not-found]  # noqa: PLC0415 - only in there
 
     queue = SqliteHuey(filename=url.removeprefix("sqlite://"), fsync=True, results=False)
     work = queue.task()(_trace)
-    if asked == "fill":
+    if asked in ("fill", "enqueue"):
+        jobs = SINGLE if asked == "enqueue" else jobs
+        work(0)
         begun = time.perf_counter()
-        for number in range(jobs):
+        for number in range(1, jobs):
             work(number)
-        return {"single": jobs / (time.perf_counter() - begun)}
+        return {"single": (jobs - 1) / (time.perf_counter() - begun)} if jobs > 1 else {}
     if asked == "ping":
         return _pinged(work, jobs)
     consumer = queue.create_consumer(workers=2, initial_delay=0.01, max_delay=0.01, periodic=False)
@@ -69,15 +71,15 @@ def _pinged(enqueue: Callable[[int], object], jobs: int) -> list[int]:
 
 
 async def pgqueuer(asked: str, url: str, jobs: int) -> object:
-    """Fill, ping or work."""
+    """Fill, enqueue, ping or work."""
     import asyncpg  # noqa: PLC0415 - that of the other environment
     from pgqueuer import AsyncpgDriver, PgQueuer  # type: ignore[import-not-found]  # noqa: PLC0415
 
     manager = PgQueuer(AsyncpgDriver(await asyncpg.connect(url)))
     queries: Any = manager.qm.queries
-    if asked == "fill":
+    if asked in ("fill", "enqueue"):
         await queries.install()
-        return await _fill(queries, jobs)
+        return await _enqueued(queries, jobs, single=SINGLE if asked == "enqueue" else 0)
     if asked == "ping":
         begun = []
         for number in range(jobs):
@@ -96,19 +98,66 @@ async def pgqueuer(asked: str, url: str, jobs: int) -> object:
     return {}
 
 
-async def _fill(queries: Any, jobs: int) -> dict[str, float]:
-    single = min(SINGLE, jobs // 4)
-    begun = time.perf_counter()
-    for number in range(single):
-        await queries.enqueue("work", str(number).encode())
-    rates = {"single": single / (time.perf_counter() - begun)} if single else {}
-    rest = jobs - single
-    if rest:
+async def _enqueued(queries: Any, jobs: int, single: int) -> dict[str, float]:
+    """So many in one call, after as many that are awaited one by one."""
+    rates = {}
+    if single:
         begun = time.perf_counter()
-        bodies = [str(number).encode() for number in range(single, jobs)]
-        await queries.enqueue(["work"] * rest, bodies, [0] * rest)
-        rates["bulk"] = rest / (time.perf_counter() - begun)
-    return rates
+        for number in range(single):
+            await queries.enqueue("work", str(number).encode())
+        rates["single"] = single / (time.perf_counter() - begun)
+    begun = time.perf_counter()
+    bodies = [str(number).encode() for number in range(jobs)]
+    await queries.enqueue(["work"] * jobs, bodies, [0] * jobs)
+    return {**rates, "bulk": jobs / (time.perf_counter() - begun)}
+
+
+# --- Oban: two hundred at a time, as its makers advise for short jobs ---------------------------
+
+
+async def oban(asked: str, url: str, jobs: int) -> object:
+    """Fill, enqueue, ping or work; it needs a newer Python than we do."""
+    from oban import Oban, worker  # type: ignore[import-not-found]  # noqa: PLC0415
+    from oban.schema import install_sql  # type: ignore[import-not-found]  # noqa: PLC0415
+    from psycopg_pool import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        AsyncConnectionPool,
+    )
+
+    @worker(queue="work")
+    class Work:
+        async def process(self, job: Any) -> None:
+            _trace(job.args["number"])
+
+    async with AsyncConnectionPool(url, min_size=2, max_size=10, open=False) as pool:
+        if asked in ("fill", "enqueue"):
+            async with pool.connection() as connection:
+                await connection.execute(install_sql())
+        async with Oban(pool=pool, queues={"work": 200} if asked == "work" else {}) as queue:
+            return await _at_oban(queue, Work, asked, jobs)
+
+
+async def _at_oban(queue: Any, work: Any, asked: str, jobs: int) -> object:
+    if asked == "work":
+        over = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        await over.wait()
+        return {}
+    if asked == "ping":
+        begun = []
+        for number in range(jobs):
+            await asyncio.sleep(PAUSE_S)
+            begun.append(time.time_ns())
+            await queue.enqueue(work.new({"number": number}))
+        return begun
+    rates, single = {}, SINGLE if asked == "enqueue" else 0
+    at = time.perf_counter()
+    for number in range(single):
+        await queue.enqueue(work.new({"number": number}))
+    if single:
+        rates["single"] = single / (time.perf_counter() - at)
+    at = time.perf_counter()
+    await queue.enqueue_many([work.new({"number": number}) for number in range(jobs)])
+    return {**rates, "bulk": jobs / (time.perf_counter() - at)}
 
 
 def main() -> None:
@@ -119,7 +168,8 @@ def main() -> None:
     else:
         import uvloop  # noqa: PLC0415 - only in there
 
-        print(json.dumps(uvloop.run(pgqueuer(asked, address, int(many)))))
+        does = oban if name == "oban" else pgqueuer
+        print(json.dumps(uvloop.run(does(asked, address, int(many)))))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 from detent import Detent
 from detent.engine.asks import Ask, born
 from detent.engine.identity import Identity
-from detent.engine.moulds import Mould, moulded
+from detent.engine.moulds import mould_of, moulded
 from detent.errors import DetentError, InsideLoop
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -34,7 +34,7 @@ USER = By(Actor.USER, "ada")
     ],
 )
 def test_what_a_mould_makes_is_what_would_have_been_decided(ask: Ask) -> None:
-    mould = Mould.of(ask, USER)
+    mould = mould_of(ask, USER)
     assert mould is not None
     made = moulded([(mould, "[1]"), (mould, "[2]")], Identity(lambda: 1_000))
     for number, unit in enumerate(made):
@@ -60,10 +60,19 @@ def test_names_are_given_once_in_order_and_as_many_as_were_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"run_at": 9}, {"expires_at": 9}, {"id": "mine"}, {"secret": None}, {"workflow": "w"}]
+    "more",
+    [
+        {"run_at": 9},
+        {"expires_at": 9},
+        {"ttl_us": 9},
+        {"retry": RetryPolicy(total_us=9)},
+        {"id": "mine"},
+        {"secret": None},
+        {"workflow": "w"},
+    ],
 )
 def test_what_is_not_plain_has_no_mould(more: dict[str, Any]) -> None:
-    assert Mould.of(Ask(**{"type": "mail", "secret": (), **more}), USER) is None
+    assert mould_of(Ask(**{"type": "mail", "secret": (), **more}), USER) is None
 
 
 def test_threads_and_loops_enqueue_beside_each_other(app: Detent) -> None:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from detent import Context, Detent, Snooze, Unique
+from detent import Context, Detent, Snooze, Unique, chain
 from detent.engine import spans
 from detent.errors import JobExists
 from tests.surfaces.rest import Rest
@@ -99,7 +99,34 @@ async def test_an_asynchronous_run_is_inside_its_span_and_what_follows_is_linked
     await first.aenqueue()
     await app.adrain()
     one, two = named(seen, SpanKind.CONSUMER)
-    assert [link.context.span_id for link in two.links] == [context(one).span_id]
+    _, follower = named(seen, SpanKind.PRODUCER)
+    assert [link.context.span_id for link in two.links] == [context(follower).span_id]
+    assert follower.parent is not None
+    assert follower.parent.span_id == context(one).span_id
+    assert told(follower)["detent.parent_job.id"] == told(one)["messaging.message.id"]
+
+
+def test_every_job_of_a_workflow_is_enqueued_in_a_span_of_its_own(
+    app: Detent, seen: InMemorySpanExporter
+) -> None:
+    @app.job(queue="one")
+    def first() -> None:
+        pass
+
+    @app.job(queue="two")
+    def second() -> None:
+        pass
+
+    with otel.get_tracer("test").start_as_current_span("request") as request:
+        handle = app.start(chain(first.bind(), second.bind()))
+    app.drain()
+    producers, consumers = named(seen, SpanKind.PRODUCER), named(seen, SpanKind.CONSUMER)
+    assert [one.name for one in producers] == ["enqueue one", "enqueue two"]
+    for producer, consumer in zip(producers, consumers, strict=True):
+        assert producer.parent is not None
+        assert producer.parent.span_id == request.get_span_context().span_id
+        assert told(producer)["detent.workflow.id"] == handle.id
+        assert [link.context.span_id for link in consumer.links] == [context(producer).span_id]
 
 
 def test_a_failure_is_told_without_its_secrets_and_a_snooze_is_none(
@@ -168,12 +195,14 @@ def test_over_http_the_header_is_the_parent_and_the_job_keeps_the_span(
         with closing(Client(server.port, traceparent=PARENT)) as client:
             name = client.push("mail.send")["id"]
             meta = client.job(name)["meta"]
+            steps = [{"type": "a", "args": []}]
+            client.post("/workflows", {"type": "chain", "name": "c", "steps": steps}).ok(201)
         with closing(Rest(server.port)) as rest:
             rest.ask("POST", "/api/jobs", {"action": "mail"}, traceparent=PARENT)
     for producer in named(seen, SpanKind.PRODUCER):
         assert producer.parent is not None
         assert f"{producer.parent.trace_id:032x}-{producer.parent.span_id:016x}" in PARENT
-    first, _ = named(seen, SpanKind.PRODUCER)
+    first, _, _ = named(seen, SpanKind.PRODUCER)
     assert f"-{context(first).span_id:016x}-" in meta["traceparent"]
 
 

@@ -21,6 +21,8 @@ from detent.lifecycle.retry import (
     allowed,
     delay_us,
     judge,
+    total_end,
+    within,
 )
 
 YEAR_US = 366 * 24 * 3600 * 1_000_000
@@ -384,3 +386,26 @@ class TestJudge:
         verdict = judge(policy, PLAIN, failures, jitter)
         assert verdict.retry is (verdict.cause is None)
         assert 0 <= verdict.delay_us <= policy.max_us
+
+
+class TestTotal:
+    def test_it_counts_from_the_making_of_the_job(self) -> None:
+        assert total_end(RetryPolicy(total_us=5), 100) == 105
+        assert total_end(RetryPolicy(), 100) is None
+
+    @pytest.mark.parametrize(("end", "is_retried"), [(None, True), (31, True), (30, False)])
+    def test_a_retry_that_begins_when_all_is_over_is_none(
+        self, end: int | None, is_retried: bool
+    ) -> None:
+        granted = Verdict(retry=True, delay_us=10, cause=None)
+        ended = Verdict(retry=False, delay_us=0, cause="exhausted")
+        assert within(granted, end, 20) == (granted if is_retried else ended)
+
+    def test_an_end_keeps_its_cause(self) -> None:
+        ended = Verdict(retry=False, delay_us=0, cause="not_retryable")
+        assert within(ended, 1, 20) == ended
+
+    @pytest.mark.parametrize("total_us", [0, -1, True, 1.5, 10**18])
+    def test_it_has_limits(self, total_us: Any) -> None:
+        with pytest.raises(BadPolicy):
+            RetryPolicy(total_us=total_us)

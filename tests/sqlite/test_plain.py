@@ -12,10 +12,14 @@ from msgspec.structs import replace
 
 from detent.errors import StoreClosed
 from detent.lifecycle import job as j
+from detent.lifecycle.job.stamping import Stamp
+from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Committed, Outcome, Own, Rejected, Stored, Taken, Unit
+from detent.stores.births import Births, Mould
 from detent.stores.sqlite import SqliteStore
-from tests.contract.making import WORKER, Clock
+from detent.stores.sqlite.transaction import Transaction
+from tests.contract.making import USER, WORKER, Clock
 from tests.contract.world import World
 from tests.sqlite.ways import one_by_one, tables_of
 
@@ -131,3 +135,59 @@ def test_whoever_has_no_loop_waits_for_the_same_commit(tmp_path: Path) -> None:
     assert stored is not None
     with pytest.raises(StoreClosed):
         store.step_here([], now=world.now)
+
+
+async def born(path: Path, commit: Commit) -> dict[str, list[Any]]:
+    """All tables after jobs of three moulds were born, some of them alone."""
+    clock = Clock()
+    store = SqliteStore(path, clock)
+    world = World(store, clock)
+    some = [mould(), mould(queue="other", deadlines=Deadlines(available_us=9)), mould(key="k")]
+    async with store:
+        for number in (1, 30):
+            rows = [
+                (some[at % 3], f"id-{number}-{at}", world.now + at, world.now + at, f'["Zoë",{at}]')
+                for at in range(number)
+            ]
+            # Columns are written by mould, so the positions of their events are too.
+            rows.sort(key=lambda row: some.index(row[0]))
+            outcomes = await commit(world, Births(rows))
+            assert all(isinstance(one, Committed) for one in outcomes)
+    return tables_of(path)
+
+
+def mould(key: str | None = None, **more: Any) -> Mould:
+    stamp = Stamp.of(j.Enqueue(id="none", profile="python", **more), USER)
+    assert isinstance(stamp, Stamp)
+    return Mould(stamp, Body("mail.send", key=key, retry=RetryPolicy(max_attempts=5)))
+
+
+async def by_the_column(world: World, some: Sequence[Unit]) -> Sequence[Outcome]:
+    return (await world.store.step(some, now=world.now)).outcomes
+
+
+def test_columns_leave_what_the_long_way_leaves(tmp_path: Path) -> None:
+    short = asyncio.run(born(tmp_path / "short.db", by_the_column))
+    long = asyncio.run(born(tmp_path / "long.db", one_by_one))
+    assert short == long
+    assert len(short["detent_jobs"]) == 31
+
+
+def test_what_comes_in_the_same_transaction_finds_who_was_born_in_it(tmp_path: Path) -> None:
+    clock = Clock()
+    store = SqliteStore(tmp_path / "jobs.db", clock)
+    world = World(store, clock)
+    made = Births([(mould(), f"id-{at}", world.now, world.now + at, "[]") for at in range(9)])
+    cancels = [world.make.doing(unit.new[0].job, j.Cancel(), USER) for unit in made[3:5]]
+
+    async def main() -> list[Outcome]:
+        def run(tx: Transaction) -> list[Outcome]:
+            return [*tx.commit(made, world.now), *tx.commit(cancels, world.now)]
+
+        async with store:
+            answers = await store._writing().do(run)  # noqa: SLF001 - in one transaction for sure
+            [counted, other] = sorted(await store.counts(), key=lambda one: one.count)
+            assert (counted.state, counted.count, other.count) == ("cancelled", 2, 7)
+            return answers
+
+    assert asyncio.run(main()) == [Committed()] * 11

@@ -67,7 +67,7 @@ HOT = (
     # retention
     *("forget_workers", "instances_over", "forget_instance"),
     *("over", "sealed", "forget_unique", "forget_promise", "forget_events", "forget_promises"),
-    "forget_turns",
+    *("forget_turns", "results_over", "keep_result", "forget_result"),
     *(
         "is_over",
         "is_empty_workflow",

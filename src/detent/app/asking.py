@@ -18,6 +18,7 @@ from detent.app.options import (
     uniqueness_of,
 )
 from detent.app.tracing import current, trace_of
+from detent.engine import moulds
 from detent.engine.enqueueing import Ask
 from detent.engine.moulds import Mould
 from detent.engine.secrets import REDACTED, redacted_at
@@ -186,7 +187,7 @@ def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None
     any_call: Call[Any] = Call(signature, "[]", options)
     any_call.caught = None
     try:
-        return Mould.of(any_call.ask(0), by)
+        return moulds.mould_of(any_call.ask(0), by)
     except DetentError:
         # What is wrong with them is said when one is enqueued.
         return None

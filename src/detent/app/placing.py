@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
-from detent.engine.engine import Engine
-from detent.engine.moulds import is_plain
+from detent.engine.moulds import Mould, is_plain
 from detent.engine.spans import tracing
 from detent.runtime.bridge import need_no_loop
-from detent.stores.api import Unit
+from detent.stores.births import Births
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
@@ -28,10 +27,11 @@ R = TypeVar("R")
 
 def placed(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | None:
     """The jobs, stored; nothing if these calls need the long way."""
-    if not _are_plain(calls):
+    plain = _plain(calls)
+    if plain is None:
         return None
     engine = app.ready or app.bridge.run(app.engine())
-    made = _made(engine, calls)
+    made = engine.enqueueing.moulded(plain)
     if engine.enqueueing.is_anywhere:
         need_no_loop()
         engine.enqueueing.store_new_here(made)
@@ -42,31 +42,33 @@ def placed(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | None:
 
 async def aplaced(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | None:
     """The same, awaited."""
-    if not _are_plain(calls):
+    plain = _plain(calls)
+    if plain is None:
         return None
     engine = app.ready
     if engine is None:
         engine = await app.bridge.reach(app.engine())
-    made = _made(engine, calls)
+    made = engine.enqueueing.moulded(plain)
     storing = engine.enqueueing.store_new(made)
     await (storing if engine.enqueueing.is_anywhere else app.bridge.reach(storing))
     return _handles(app, made)
 
 
-def _are_plain(calls: Sequence[Call[Any]]) -> bool:
-    # Whoever traces is told of each enqueue, which only the long way does.
-    return tracing() is None and all(
-        call.mould is not None and call.caught is None and is_plain(call.payload) for call in calls
-    )
-
-
-def _made(engine: Engine, calls: Sequence[Call[Any]]) -> list[Unit]:
-    limits.need_batch(len(calls))
-    moulded = [(call.mould, call.payload) for call in calls if call.mould is not None]
-    for _, payload in moulded:
+def _plain(calls: Sequence[Call[Any]]) -> list[tuple[Mould, str]] | None:
+    """The moulds and payloads of these calls; nothing if any needs the long way."""
+    if tracing() is not None:
+        # Whoever traces is told of each enqueue, which only the long way does.
+        return None
+    plain: list[tuple[Mould, str]] = []
+    for call in calls:
+        if call.mould is None or call.caught is not None or not is_plain(call.payload):
+            return None
+        plain.append((call.mould, call.payload))
+    limits.need_batch(len(plain))
+    for _, payload in plain:
         limits.need_payload(payload)
-    return engine.enqueueing.moulded(moulded)
+    return plain
 
 
-def _handles(app: Detent, made: Sequence[Unit]) -> list[Handle[Any]]:
-    return [Handle(app, unit.command_id, unit.new[0].job.tenant) for unit in made]
+def _handles(app: Detent, made: Births) -> list[Handle[Any]]:
+    return [Handle(app, birth[1], birth[0].tenant) for birth in made.rows]

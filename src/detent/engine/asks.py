@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine.trace import Trace, with_trace
 from detent.errors import NoSecretKey
@@ -16,7 +17,16 @@ from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Idempotency, New, Unique
 
-__all__ = ["Ask", "OnConflict", "Uniqueness", "body_of", "born", "command_of", "is_keyed"]
+__all__ = [
+    "Ask",
+    "OnConflict",
+    "Uniqueness",
+    "body_of",
+    "born",
+    "command_of",
+    "is_keyed",
+    "lengths_of",
+]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 _USUAL = RetryPolicy()
@@ -45,6 +55,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     `secret` are the places in the payload (`kwargs.card.number`) that are to be locked. Whoever
     does not know the function of the type leaves it `None`: what its program declared counts.
+    `ttl_us` is how long it may wait from its making on: a template has it, and no `expires_at`.
     """
 
     type: str
@@ -61,6 +72,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     delivery: str | None = None
     run_at: int | None = None
     expires_at: int | None = None
+    ttl_us: int | None = None
     deadlines: Deadlines | None = None
     held: bool = False
     retry: RetryPolicy | None = None
@@ -77,12 +89,27 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 def born(ask: Ask, job_id: str, now: int, ctx: j.Context) -> New | Refusal:
     """The job that is asked for, decided but not stored yet."""
-    answer = j.decide(None, command_of(ask, job_id), now, ctx)
+    answer = j.decide(None, command_of(_dated(ask, now), job_id), now, ctx)
     if not isinstance(answer, j.Accepted):
         # A new job is never unchanged.
         return cast("Refusal", answer)
     wake_at, unique = j.next_wake(answer.job, now), _unique(ask, now)
     return New(answer.job, answer.events, body_of(ask), wake_at, unique, ask.idempotency)
+
+
+def lengths_of(ask: Ask) -> list[int]:
+    """How long the job may wait from its making on, for every reason that there is."""
+    total_us = None if ask.retry is None else ask.retry.total_us
+    return [one for one in (ask.ttl_us, total_us) if one is not None]
+
+
+def _dated(ask: Ask, now: int) -> Ask:
+    """The same request, with the moment until which the job may wait if it is made now."""
+    lengths = lengths_of(ask)
+    if not lengths:
+        return ask
+    end = now + min(lengths)
+    return replace(ask, expires_at=end if ask.expires_at is None else min(ask.expires_at, end))
 
 
 def body_of(ask: Ask) -> Body:

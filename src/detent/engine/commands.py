@@ -12,7 +12,9 @@ import msgspec
 
 from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
+from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
+from detent.engine.lasting import lasting, wake_of
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -23,6 +25,7 @@ from detent.lifecycle.job.stamping import Endings
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import (
+    RECORDS_MAX,
     Committed,
     Failure,
     Key,
@@ -44,7 +47,7 @@ TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Beside(msgspec.Struct, frozen=True, gc=False):
     """What is stored together with a move and is no part of the lifecycle."""
 
     result: str | None = None
@@ -64,7 +67,7 @@ class Beside(msgspec.Struct, frozen=True):
         )
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One command to one job. `known` is the job as the caller saw it last: it saves a question.
 
     Without a command it is whatever time alone does to the job by now, which only the system says.
@@ -90,7 +93,7 @@ class Change(msgspec.Struct, frozen=True):
 class _Open:
     """A change that has no answer yet."""
 
-    __slots__ = ("answer", "change", "command_id", "is_fresh", "new_ids", "stored")
+    __slots__ = ("answer", "change", "command_id", "error", "is_fresh", "new_ids", "stored")
 
     def __init__(self, change: Change, command_id: str, name: Callable[[], str]) -> None:
         self.change = change
@@ -99,6 +102,7 @@ class _Open:
         self.stored = change.known
         self.is_fresh = change.known is None
         self.answer: j.Answer | None = None
+        self.error: Exception | None = None
 
 
 class Followers:
@@ -139,20 +143,36 @@ class Commands:
         self._identity = identity
         self._jitter = jitter
         self._followers = Followers(identity, secrets)
+        self._ends: Gathering[Change, j.Answer] = Gathering(self._ended, RECORDS_MAX)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """The answer to each; what is accepted is durable."""
+        return [_answered(one) for one in await self._carried_out(changes)]
+
+    async def complete(self, change: Change) -> j.Answer:
+        """The answer to a report of success, decided together with all that come with it."""
+        return await self._ends.ask(change)
+
+    async def close(self) -> None:
+        """Finish what was asked for."""
+        await self._ends.close()
+
+    async def _ended(self, changes: Sequence[Change]) -> list[j.Answer | Exception]:
+        """The answer to each, or its own error: they come from callers that share nothing."""
+        return [_answer_of(one) for one in await self._carried_out(changes)]
+
+    async def _carried_out(self, changes: Sequence[Change]) -> list[_Open]:
         identity = self._identity
         names = identity.ids(len(changes))
         asked = [_Open(*one, identity.id) for one in zip(changes, names, strict=True)]
         if unknown := [one for one in asked if one.stored is None]:
             await self._load(unknown)
         for _ in range(TRIES_MAX):
-            left = [one for one in asked if one.answer is None]
+            left = [one for one in asked if one.answer is None and one.error is None]
             if not left:
                 break
             await self._try(left)
-        return [_answered(one) for one in asked]
+        return asked
 
     async def _load(self, asked: Sequence[_Open]) -> None:
         found = await self._store.get([one.change.key for one in asked]) if asked else []
@@ -189,7 +209,7 @@ class Commands:
             one.command_id,
             place=self._identity.place(),
             lease=change.lease,
-            verdict=self._verdict(change, stored),
+            verdict=self._verdict(change, stored, now),
             reason=change.reason,
         )
         job = None if stored is None else stored.job
@@ -199,39 +219,44 @@ class Commands:
             return j.JOB.refusal("unknown_job", None, "tick", change.by.kind, detail="no such job")
         return j.tick(job, now, ctx)
 
-    def _verdict(self, change: Change, stored: Stored | None) -> retry.Verdict | None:
+    def _verdict(self, change: Change, stored: Stored | None, now: int) -> retry.Verdict | None:
         """What the job's policy says, should this turn out to be a failure; an end is none."""
         if stored is None or isinstance(change.command, j.Complete):
             return None
         error = change.error or ErrorInfo(getattr(change.command, "code", None) or "lost")
-        failures = stored.job.failures + 1
-        verdict = retry.judge(stored.body.retry, error, failures, self._jitter())
-        if change.delay_us is None or not verdict.retry:
-            return verdict
-        return msgspec.structs.replace(verdict, delay_us=change.delay_us)
+        failures, policy = stored.job.failures + 1, stored.body.retry
+        verdict = retry.judge(policy, error, failures, self._jitter())
+        if change.delay_us is not None and verdict.retry:
+            verdict = msgspec.structs.replace(verdict, delay_us=change.delay_us)
+        return retry.within(verdict, retry.total_end(policy, stored.job.created_at), now)
 
     def _unit(self, one: _Open, answer: j.Accepted, now: int) -> Unit:
         job, command, beside = answer.job, one.change.command, one.change.beside
+        result, until = beside.result, None
+        if result is not None and one.stored is not None:
+            result, until = lasting(job, one.stored.body, result, now)
         if isinstance(command, j.Complete) and not one.new_ids and beside.is_plain:
             # In the order of the fields, for it is what nearly every job comes to.
-            done = Move(
-                job.version - 1, job, answer.events, None, command.lease, result=beside.result
-            )
+            head = (job.version - 1, job, answer.events, None, command.lease)
+            done = Move(*head, result=result, result_until=until)
             return Unit(one.command_id, (done,))
         named = command.lease if isinstance(command, j.Report) else _held_under(one)
         move = Move(
             job.version - len(answer.events),
             job,
             answer.events,
-            wake_at=j.next_wake(job, now),
+            wake_at=j.next_wake(job, now)
+            if one.stored is None
+            else wake_of(job, one.stored.body, now),
             lease=named,
             lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
-            result=beside.result,
+            result=result,
             failure=beside.failure,
             lines=beside.lines,
             checkpoint=beside.checkpoint,
             meta=beside.meta,
+            result_until=until,
         )
         if not one.new_ids:
             return Unit(one.command_id, moves=(move,))
@@ -252,7 +277,7 @@ class Commands:
             case _:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
-                raise Unstorable(why, tenant=tenant, id=name)
+                one.error = Unstorable(why, tenant=tenant, id=name)
 
 
 def _held_under(one: _Open) -> str | None:
@@ -269,9 +294,16 @@ def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:
     return msgspec.structs.replace(stored, job=job)
 
 
+def _answer_of(one: _Open) -> j.Answer | Exception:
+    if one.answer is not None:
+        return one.answer
+    tenant, name = one.change.key
+    why = f"{name} was changed by others {TRIES_MAX} times while it was being changed"
+    return one.error or StoreBusy(why, tenant=tenant, id=name)
+
+
 def _answered(one: _Open) -> j.Answer:
-    if one.answer is None:
-        tenant, name = one.change.key
-        why = f"{name} was changed by others {TRIES_MAX} times while it was being changed"
-        raise StoreBusy(why, tenant=tenant, id=name)
-    return one.answer
+    answer = _answer_of(one)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -14,12 +14,13 @@ import msgspec
 from detent.engine.asks import Ask
 from detent.engine.commands import TRIES_MAX, Followers
 from detent.engine.engine import Engine
+from detent.engine.lasting import lasting
 from detent.errors import StoreBusy, UnfitUnit, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Refusal
-from detent.stores.api import Committed, Move, Outcome, Own, Stale, Unit
+from detent.stores.api import Committed, Move, Outcome, Own, Stale, Stored, Unit
 
 __all__ = ["Completing", "End"]
 
@@ -35,12 +36,14 @@ class End(msgspec.Struct, frozen=True):
 class Completing:
     """One end on its way into a transaction. `units` are tried until `hear` says it is done."""
 
-    def __init__(self, engine: Engine, job: Job, by: By, end: End) -> None:
+    def __init__(self, engine: Engine, stored: Stored, by: By, end: End) -> None:
+        job = stored.job
         if job.workflow is not None:
             why = "what follows for its workflow would wait for your transaction: return instead"
             raise UnfitUnit(f"A job of a workflow cannot end inside of one: {why}", id=job.id)
         self._engine = engine
         self._job: Job | None = job
+        self._body = stored.body
         self._lease = job.lease
         self._by = by
         self._end = end
@@ -80,13 +83,15 @@ class Completing:
         if isinstance(answer, j.Unchanged):
             return None
         job = answer.job
+        result, until = lasting(job, self._body, self._end.result, self.now)
         move = Move(
             job.version - len(answer.events),
             job,
             answer.events,
             wake_at=j.next_wake(job, self.now),
             lease=self._lease,
-            result=self._end.result,
+            result=result,
+            result_until=until,
         )
         made = Followers(self._engine.identity, self._engine.secrets)
         asked = zip(self._end.asks, self._ids, strict=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
+
+from msgspec.structs import replace
 
 from detent.engine.access import Access
 from detent.engine.aliases import Aliases
@@ -19,9 +22,11 @@ from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
+from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
+from detent.engine.returning import Returning
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
@@ -36,7 +41,18 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Claimed, Committed, Own, Record, StaleRecord, Store, Unit, Want
+from detent.stores.api import (
+    Claimed,
+    Committed,
+    Move,
+    Own,
+    Record,
+    StaleRecord,
+    Store,
+    Stored,
+    Unit,
+    Want,
+)
 
 __all__ = ["Engine"]
 
@@ -62,6 +78,7 @@ class Engine:
         self.identity = Identity(store.now)
         self._coalescer = Coalescer(store)
         self._commands = Commands(store, self._coalescer, self.identity, jitter, self.secrets)
+        self.returning = Returning(self._commands.carry_out)
         # Units with ids that others may choose too may have to wait for somebody's transaction.
         self._apart = Coalescer(store)
         self.declared = Declared(store, self._apart, self.identity)
@@ -105,8 +122,10 @@ class Engine:
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()
             await self.webhooks.close()
+        await self.returning.close()
         await self.tail.close()
         await self.enqueueing.close()
+        await self._commands.close()
         await self._apart.close()
         await self._coalescer.close()
 
@@ -128,7 +147,20 @@ class Engine:
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Commands to jobs; an answer for each, in order."""
-        return await self._commands.carry_out(changes)
+        if tracing() is None or not any(change.new for change in changes):
+            return await self._commands.carry_out(changes)
+        with ExitStack() as stack:
+            spans = [stack.enter_context(producing(change.new)) for change in changes]
+            told = list(zip(changes, spans, strict=True))
+            asked = [replace(change, new=tuple(one.asks)) for change, one in told]
+            answers = await self._commands.carry_out(asked)
+            for (change, one), answer in zip(told, answers, strict=True):
+                one.hear_all(answer, parent_job=change.key[1])
+            return answers
+
+    async def complete(self, change: Change) -> j.Answer:
+        """The answer to one report of success, with those of everybody who reports just now."""
+        return await self._commands.complete(change)
 
     async def put(self, record: Record) -> bool:
         """Keep a small record of a surface; false if it has moved on since it was read."""
@@ -137,6 +169,25 @@ class Engine:
             raise Unstorable(f"{record.kind} {record.id} cannot be stored: {outcome}")
         return not isinstance(outcome, StaleRecord)
 
-    async def claim(self, want: Want) -> Claimed:
-        """Jobs for a worker, in one commit with whatever else is waiting."""
-        return (await self._coalescer.claim(want)).claimed
+    async def claim(self, want: Want, *, is_repeatable: bool = False) -> Claimed:
+        """Jobs for a worker, in one commit with whatever else is waiting.
+
+        Whoever is called off meanwhile has claimed nothing: what was granted goes back, unless they
+        ask again under the same name if no answer comes.
+        """
+        claiming = self._coalescer.claim(want)
+        stepped = await (claiming if is_repeatable else self.returning.claimed(claiming))
+        claimed = stepped.claimed
+        timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
+        if timed:
+            try:
+                await self._coalescer.commit([self._alarm(one) for one in timed])
+            except asyncio.CancelledError:
+                self.returning.soon(claimed.jobs)
+                raise
+        return claimed
+
+    def _alarm(self, stored: Stored) -> Unit:
+        """Look at a job that runs when its total time is up; one that has moved on sees to it."""
+        job, wake_at = stored.job, wake_of(stored.job, stored.body, self.store.now())
+        return Unit(self.identity.id(), moves=(Move(job.version, job, wake_at=wake_at),))

@@ -6,6 +6,7 @@ the caller chose. A request with an idempotency key that was made before answers
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_ke
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
+from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
 from detent.engine.secrets import Secrets
@@ -37,6 +39,7 @@ from detent.stores.api import (
     Taken,
     Unit,
 )
+from detent.stores.births import Birth, Births
 
 __all__ = [
     "Answer",
@@ -54,6 +57,10 @@ __all__ = [
     "hear",
     "need_stored",
 ]
+
+
+_ABREAST = 3
+"""Of a call with very many jobs so many steps are under way at once."""
 
 
 class Enqueued(msgspec.Struct, frozen=True):
@@ -106,6 +113,7 @@ class Enqueueing:
         self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
+        self._press = Gathering[tuple[Mould, str], Birth](self._pressed, RECORDS_MAX)
         self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
@@ -124,23 +132,34 @@ class Enqueueing:
         """Whether plain jobs can be stored from any thread and loop, without a way to ours."""
         return self._anywhere is not None
 
-    def moulded(self, calls: Sequence[tuple[Mould, str]]) -> list[Unit]:
+    def moulded(self, calls: Sequence[tuple[Mould, str]]) -> Births:
         """New jobs of these moulds, with these payloads; in any thread. They are not stored yet."""
         return moulded(calls, self._identity)
 
-    async def store_new(self, units: Sequence[Unit]) -> None:
+    async def press(self, mould: Mould, payload: str) -> Birth:
+        """One new job of a mould, durable; in our loop, with all who ask at the same time."""
+        return await self._press.ask((mould, payload))
+
+    async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
-        if not self.is_anywhere:
-            need_stored(units, await self._plain.commit(units))
-            return
-        for some in _pieces(units):
+        if len(births) > RECORDS_MAX:
+            pieces = births.pieces(RECORDS_MAX)
+            # A server writes some of them beside each other; more would only wait for its disk.
+            await asyncio.gather(*(self._store_each(pieces) for _ in range(_ABREAST)))
+        elif self._anywhere is None:
+            need_stored(births, await self._plain.commit(births))
+        else:
+            need_stored(births, (await self._store.step(births, now=self._store.now())).outcomes)
+
+    async def _store_each(self, pieces: Iterator[Births]) -> None:
+        for some in pieces:
             need_stored(some, (await self._store.step(some, now=self._store.now())).outcomes)
 
-    def store_new_here(self, units: Sequence[Unit]) -> None:
+    def store_new_here(self, births: Births) -> None:
         """The same, waited for; only where the store is one for all threads."""
         if self._anywhere is None:
             raise TypeError(f"{self._store!r} has a loop of its own")
-        for some in _pieces(units):
+        for some in births.pieces(RECORDS_MAX):
             need_stored(some, self._anywhere.step_here(some, now=self._store.now()).outcomes)
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
@@ -166,8 +185,17 @@ class Enqueueing:
 
     async def close(self) -> None:
         """Finish what was asked for."""
+        await self._press.close()
         await self._plain.close()
         await self._keyed.close()
+
+    async def _pressed(self, calls: Sequence[tuple[Mould, str]]) -> list[Birth | Exception]:
+        births = self.moulded(calls)
+        stepped = await self._store.step(births, now=self._store.now())
+        return [
+            birth if isinstance(outcome, Committed | Own) else _unstored(birth[1], outcome)
+            for birth, outcome in zip(births.rows, stepped.outcomes, strict=True)
+        ]
 
     def _opened(self, ask: Ask) -> Request:
         # An id that we have made names the command too: nobody else has given it.
@@ -240,16 +268,13 @@ def _clash(one: Request, choice: OnConflict, job: Job) -> None:
 
 def need_stored(units: Sequence[Unit], outcomes: Sequence[Outcome]) -> None:
     """Nothing is in the way of a job whose id was made for it: all of them are stored."""
-    for unit, outcome in zip(units, outcomes, strict=True):
+    for at, outcome in enumerate(outcomes):
         if not isinstance(outcome, Committed | Own):
-            name = unit.command_id
-            raise Unstorable(f"{name} cannot be stored: {outcome}", id=name)
+            raise _unstored(units[at].command_id, outcome)
 
 
-def _pieces(units: Sequence[Unit]) -> Iterator[Sequence[Unit]]:
-    """As many as fit into a step, each of them one job."""
-    for at in range(0, len(units), RECORDS_MAX):
-        yield units[at : at + RECORDS_MAX]
+def _unstored(name: str, outcome: Outcome) -> Unstorable:
+    return Unstorable(f"{name} cannot be stored: {outcome}", id=name)
 
 
 def answered(one: Request) -> Answer:

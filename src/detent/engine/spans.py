@@ -7,10 +7,11 @@ spans go, pays for one look. The words are those of the semantic conventions for
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -101,6 +102,20 @@ class Producing:
                 span.set_attribute("detent.job.is_new", answer.is_new)
             else:
                 self._fail(span, str(getattr(answer, "code", None) or answer.what))
+
+    def hear_all(self, answer: Any, **told: str) -> None:
+        """What became of all of them, who come or stay away together; `told` is of each."""
+        code = getattr(answer, "code", None)
+        for span in self._spans:
+            span.set_attributes({f"detent.{name}.id": value for name, value in told.items()})
+            if code is not None:
+                self._fail(span, code)
+
+    def dealt(self, sizes: Iterable[int]) -> Iterator[tuple[Ask, ...]]:
+        """The jobs in portions of these sizes, in order."""
+        asks = iter(self.asks)
+        for size in sizes:
+            yield tuple(islice(asks, size))
 
     def fail(self, error: BaseException) -> None:
         """None of them came to be."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
+from detent.engine.lasting import TOTAL, is_over, over, wake_of
 from detent.engine.losing import failure_of, is_spared, reason_of
 from detent.engine.marking import GAP_US, Marking
 from detent.engine.processes import is_gone
@@ -42,7 +43,7 @@ BATCH = 200
 PAUSE_S = 0.1
 """How long an idle upkeep sleeps: a retry fires within twice that."""
 SWEEP_US = 1_000_000
-"""How often it is asked whether instances of this host are gone."""
+"""How often it is asked whether instances of this host are gone, and results may go."""
 KEPT_US = 7 * 86_400 * 1_000_000
 """How long instances that are gone are remembered."""
 WORKERS_MAX = 10_000
@@ -51,6 +52,7 @@ STARTING_US = 30_000_000
 
 
 _TOO_LONG = "It took longer than it was given."
+_OVER = "All its attempts together took longer than it was given."
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -86,7 +88,8 @@ class Upkeep:
         self._last_turn: int | None = None
         self._swept_at: int | None = None
         self._marking = Marking(store, coalescer.commit, identity)
-        self._gap_at = 0
+        self.gap_at = 0
+        """When this upkeep last heard of a gap; whoever beat since then could beat all the time."""
         self.trusting_until = 0
         """Until then nobody is declared lost: there was a gap."""
 
@@ -114,7 +117,7 @@ class Upkeep:
         has_gap = self._last_turn is None or now - self._last_turn > GAP_US
         mark = await self._marking.turn(now, has_gap=has_gap)
         if mark.trusting_until > self.trusting_until:
-            self._gap_at = now
+            self.gap_at = now
         self.trusting_until = mark.trusting_until
         if await self._marking.may_prune(now):
             await self._store.forget_workers(before=now - KEPT_US, now=now)
@@ -125,6 +128,7 @@ class Upkeep:
             return 0
         self._swept_at = now
         rows = await self._store.workers(WORKERS_MAX)
+        await self._store.forget_results(now=now)
         deaths = [death for row in rows if (death := _death_of(row)) is not None]
         return sum(await self._store.bury(deaths, now=now)) if deaths else 0
 
@@ -159,7 +163,7 @@ class Upkeep:
         answer = self._decided(due, now, ctx)
         if isinstance(answer, j.Accepted):
             return _moving(due, answer, now, ctx.command_id)
-        wake_at = j.next_wake(due.stored.job, now, gate=due.gate, lease=due.lease)
+        wake_at = wake_of(due.stored.job, due.stored.body, now, due.gate, due.lease)
         if wake_at is not None and wake_at <= now:
             wake_at = max(self.trusting_until, now + HEARTBEAT_LEASE_US)
         job = due.stored.job
@@ -169,13 +173,15 @@ class Upkeep:
         job = due.stored.job
         if due.swept:
             return j.decide(job, j.Cancel(Cause.WORKFLOW, force=True), now, ctx)
+        if job.state is j.JobState.ACTIVE and is_over(job, due.stored.body, now):
+            return over(job, now, ctx)
         answer = j.tick(job, now, ctx)
         if not isinstance(answer, j.Accepted):
             return answer
         if not _is_loss(answer):
             return j.Unchanged(job) if _is_watched(due, answer, now) else answer
         # Whoever has claimed since the gap could renew all the time.
-        if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self._gap_at:
+        if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self.gap_at:
             return j.Unchanged(job)
         told = replace(ctx, reason=reason_of(due))
         if is_spared(due):
@@ -187,6 +193,8 @@ class Upkeep:
         code = PROFILES[job.profile].codes.get((job.state, "time_out"), "lost")
         failures = job.failures + 1
         verdict = retry.judge(body.retry, ErrorInfo(code), failures, self._jitter())
+        end = retry.total_end(body.retry, job.created_at)
+        verdict = retry.within(verdict, end, self._store.now())
         place, command_id = self._identity.place(), self._identity.id()
         return j.Context(BY, command_id, place, due.lease, due.gate, verdict)
 
@@ -206,7 +214,7 @@ def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
         job.version,
         answer.job,
         answer.events,
-        wake_at=j.next_wake(answer.job, now, gate=due.gate),
+        wake_at=wake_of(answer.job, due.stored.body, now, due.gate),
         lease=job.lease,
         lost=_is_loss(answer) or _is_named(answer, "hand_back"),
         failure=_failure(due, answer),
@@ -216,12 +224,16 @@ def _moving(due: Due, answer: j.Accepted, now: int, command_id: str) -> Unit:
 
 def _failure(due: Due, answer: j.Accepted) -> Failure | None:
     """What an attempt that time has ended failed with; nobody else will tell."""
+    job, last = due.stored.job, answer.events[-1]
+    is_discarded = answer.job.state is j.JobState.DISCARDED
+    if is_discarded and is_over(job, due.stored.body, last.at):
+        return Failure(job.attempt, last.at, TOTAL, _OVER)
     if _is_loss(answer):
         return failure_of(due, answer.events[0], reason_of(due))
     ended = next((event for event in answer.events if event.charged is not None), None)
     if ended is None or ended.code is None:
         return None
-    return Failure(due.stored.job.attempt, ended.at, ended.code, _TOO_LONG)
+    return Failure(job.attempt, ended.at, ended.code, _TOO_LONG)
 
 
 def _is_watched(due: Due, answer: j.Accepted, now: int) -> bool:

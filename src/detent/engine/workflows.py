@@ -19,6 +19,7 @@ from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, Part, check_member, check_part
+from detent.engine.spans import producing
 from detent.errors import BatchTooLarge, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -77,11 +78,14 @@ class Workflows:
 
     async def create(self, order: Order, by: By, reason: str | None = None) -> Created | Refusal:
         """A new workflow, open and with all its jobs, or the one that this order made before."""
-        parts = [
-            replace(part, jobs=tuple(await self._declared.applied(part.jobs)))
-            for part in order.parts
-        ]
-        return await self._building.build(replace(order, parts=tuple(parts)), by, reason)
+        jobs = [await self._declared.applied(part.jobs) for part in order.parts]
+        with producing([ask for some in jobs for ask in some]) as spans:
+            dealt = zip(order.parts, spans.dealt(map(len, jobs)), strict=True)
+            parts = tuple(replace(part, jobs=some) for part, some in dealt)
+            made = await self._building.build(replace(order, parts=parts), by, reason)
+            told = {"workflow": made.id} if isinstance(made, Created) else {}
+            spans.hear_all(made, **told)
+            return made
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -220,14 +224,21 @@ class Workflows:
             asked = len(beside.asks)
             why = f"{asked} jobs at once; {UNIT_MAX} is too many for a workflow that runs"
             raise BatchTooLarge(why, asked=asked, limit=UNIT_MAX)
-        asks = await self._declared.applied(beside.asks)
+        with producing(await self._declared.applied(beside.asks)) as spans:
+            answer = await self._committed(key, command, ctx, replace(beside, asks=spans.asks))
+            spans.hear_all(answer, workflow=key[1])
+            return answer
+
+    async def _committed(
+        self, key: Key, command: w.Command, ctx: w.Context, beside: _With
+    ) -> w.Answer:
         [flow] = await self._store.flows([key])
         for _ in range(TRIES_MAX):
             refusal = _barred(flow, command, ctx)
             answer = refusal or w.decide(flow, command, self._store.now(), ctx)
             if not isinstance(answer, w.Accepted):
                 return answer
-            new = self._born(asks, ctx)
+            new = self._born(beside.asks, ctx)
             if isinstance(new, Refusal):
                 return new
             unit = Unit(ctx.command_id, new=new, flow=FlowMove(flow, answer), puts=beside.puts)

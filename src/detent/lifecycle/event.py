@@ -42,7 +42,7 @@ _COSTS = {
 }
 
 
-class By(msgspec.Struct, frozen=True):
+class By(msgspec.Struct, frozen=True, gc=False):
     """Who moved it: the kind that the edge allows, and which one."""
 
     kind: Actor
@@ -89,7 +89,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     health: str | None = None
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One move of one record. `version` is its place in the record's life, from 1, no gaps."""
 
     tenant: str

@@ -120,6 +120,8 @@ class Profile(msgspec.Struct, frozen=True):
     checkpoints_anytime: bool
     keeps_place: bool
     codes: dict[tuple[str, str], str]
+    result_us: int | None = None
+    """How long a result is kept after the end, unless the job says; `None` is for ever."""
 
     def code(self, state: str, event: str) -> str:
         """The error code that this event carries when Detent itself causes it in this state."""
@@ -193,6 +195,7 @@ PROFILES: dict[str, Profile] = {
             checkpoints_anytime=True,
             keeps_place=False,
             codes=_OJS_CODES,
+            result_us=7 * 86_400 * SECOND_US,
         ),
         Profile(
             name=ProfileName.REST,

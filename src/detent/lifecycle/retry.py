@@ -31,6 +31,8 @@ __all__ = [
     "allowed",
     "delay_us",
     "judge",
+    "total_end",
+    "within",
 ]
 
 EXHAUSTED: Final = "exhausted"
@@ -79,7 +81,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     `max_attempts` is the total number of runs, so 0 and 1 both mean that nothing is tried again.
     `coefficient` is the base of exponential and the power of polynomial growth; linear and
     constant delays ignore it. An entry of `non_retryable` is an error type, or a prefix of types
-    when it ends in `.*`.
+    when it ends in `.*`. `total_us` is how long all attempts may take together, waits included,
+    from the moment the job was made.
     """
 
     max_attempts: int = 3
@@ -90,6 +93,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     non_retryable: tuple[str, ...] = ()
     on_exhaustion: Exhaustion = Exhaustion.DISCARD
     strategy: Strategy = Strategy.EXPONENTIAL
+    total_us: int | None = None
 
     def __post_init__(self) -> None:
         _check_numbers(self)
@@ -135,6 +139,18 @@ def judge(policy: RetryPolicy, error: ErrorInfo, failures: int, jitter: float) -
     if cause is not None:
         return Verdict(retry=False, delay_us=0, cause=cause)
     return Verdict(retry=True, delay_us=delay_us(policy, failures, jitter), cause=None)
+
+
+def total_end(policy: RetryPolicy, created_at: int) -> int | None:
+    """When all attempts must be over; `None` if nobody says so."""
+    return None if policy.total_us is None else created_at + policy.total_us
+
+
+def within(verdict: Verdict, end: int | None, now: int) -> Verdict:
+    """The same verdict, unless the retry it grants would begin when all must be over."""
+    if end is None or not verdict.retry or now + verdict.delay_us < end:
+        return verdict
+    return Verdict(retry=False, delay_us=0, cause=EXHAUSTED)
 
 
 def delay_us(policy: RetryPolicy, failures: int, jitter: float) -> int:
@@ -195,6 +211,8 @@ def _check_numbers(policy: RetryPolicy) -> None:
     _need_whole("max_attempts", policy.max_attempts, 0, _ATTEMPTS_MAX)
     _need_whole("initial_us", policy.initial_us, 1, _DURATION_US_MAX)
     _need_whole("max_us", policy.max_us, 1, _DURATION_US_MAX)
+    if policy.total_us is not None:
+        _need_whole("total_us", policy.total_us, 1, _DURATION_US_MAX)
     _need(
         policy.max_us >= policy.initial_us,
         "max_us",

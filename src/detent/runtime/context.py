@@ -31,7 +31,6 @@ from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
 from detent.stores import inside
 from detent.stores.api import Limit, Line, Note, Stored, key_of
-from detent.stores.memory import MemoryStore
 
 __all__ = ["Asking", "Context", "Ending", "Heard", "Promise", "need_no_conn"]
 
@@ -278,7 +277,7 @@ class Context:
         Roll back, and the run goes on as if this had not been called. What `enqueue` was told so
         far comes with it. Refused for a job of a workflow, and when the job is no longer ours.
         """
-        if isinstance(self._local().store, MemoryStore):
+        if not self._local().store.has_transactions:
             self._bridge.run(self._complete(result))
             return
         end = self._end(result)
@@ -287,7 +286,7 @@ class Context:
 
     async def acomplete(self, result: object = None, *, conn: Any) -> None:
         """The same for a connection that is awaited."""
-        if isinstance(self._local().store, MemoryStore):
+        if not self._local().store.has_transactions:
             await self._bridge.reach(self._complete(result))
             return
         end = self._end(result)
@@ -312,7 +311,7 @@ class Context:
             raise BadOption(f"{why}: enqueue such jobs by themselves", option="limit")
         asks = tuple(call.ask(now) for call in self.heard.calls)
         end = End(text, digest_of(text), asks)
-        return Completing(self._local(), self._stored.job, self._by, end)
+        return Completing(self._local(), self._stored, self._by, end)
 
     def _local(self) -> Engine:
         """The engine, where there is one; `NoStore` where only somebody else has the database."""

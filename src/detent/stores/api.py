@@ -106,6 +106,7 @@ __all__ = [
     "Record",
     "Rejected",
     "Retention",
+    "SideBySide",
     "Stale",
     "StaleFlow",
     "StaleRecord",
@@ -209,6 +210,13 @@ class WriteStore(Protocol):
         All their events must be sealed, and their workflow, if they have one, must have ended;
         with its last job the workflow goes. Idempotency keys that have run out go on the way, and
         so do the turns of those who were served longer than a day ago.
+        """
+        ...
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        """Forget results whose time is up, the oldest first, and nothing else; how many went.
+
+        What a job of a workflow came to is looked at again later, until the workflow has ended.
         """
         ...
 
@@ -355,6 +363,9 @@ class ReadStore(Protocol):
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
 
+    has_transactions: bool
+    """Whether users have transactions of their own there, which `inside` can write into."""
+
 
 @runtime_checkable
 class Anywhere(Protocol):
@@ -365,4 +376,14 @@ class Anywhere(Protocol):
 
     def step_here(self, units: Sequence[Unit], *, now: int) -> Stepped:
         """The same as `step` without a wish, waited for in the calling thread."""
+        ...
+
+
+@runtime_checkable
+class SideBySide(Protocol):
+    """What a store has if it takes several steps at once, each on a connection of its own."""
+
+    @property
+    def connections(self) -> int:
+        """How many."""
         ...

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from detent.errors import BadName, BatchTooLarge, ClockAhead
+from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
-__all__ = ["AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
+__all__ = ["AGAIN_US", "AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
 TURNS_US: Final = 86_400_000_000
 """How long whoever was served is remembered: of those before, all are first in turn."""
+AGAIN_US: Final = 60_000_000
+"""After how long a result is looked at again whose workflow still goes on."""
 
 
 def need_time(now: int, clock: int) -> None:
@@ -27,7 +30,7 @@ def need_time(now: int, clock: int) -> None:
 
 def need_size(units: Sequence[Unit], want: Want | None, *, alone: int = UNIT_MAX) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
-    asked = sum(unit.size for unit in units)
+    asked = len(units) if isinstance(units, Births) else sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
     most = alone if len(units) == 1 and want is None else RECORDS_MAX
     if asked > most:

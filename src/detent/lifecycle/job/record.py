@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class Job(msgspec.Struct, frozen=True, omit_defaults=True):
+class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A job's lifecycle, whole: everything here is rebuilt by folding its events.
 
     `lease` is set exactly while the job is pending or active; `holder` then says who holds it, and
@@ -106,7 +106,7 @@ SETTLED_BY = By(Actor.SYSTEM, "settle")
 """Who moves a job on when a move leaves it already due, expired or without a queue."""
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True, gc=False):
     """Everything a decision may look at besides the job, the command and the time.
 
     A `lease` of `None` means that the row was not looked at; a row that is missing in the store
@@ -124,7 +124,7 @@ class Context(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The job as it is afterwards and the events of one commit, in order."""
 
     job: Job

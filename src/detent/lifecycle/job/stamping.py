@@ -39,11 +39,11 @@ class Stamp:
     `of` answers no stamp where a decision looks at the clock: then each is decided by itself.
     """
 
-    __slots__ = ("_event", "_job", "_tenant", "_wakes_after")
+    __slots__ = ("_event", "_job", "_wakes_after", "tenant")
 
     def __init__(self, born: Accepted) -> None:
         job, event = astuple(born.job), astuple(born.events[0])
-        self._tenant = born.job.tenant
+        self.tenant = born.job.tenant
         self._job = job[2:_CREATED], job[_HELD:_ENQUEUED], _short(job[_ACTIVATED:])
         self._event = event[_NAME:_COMMAND], event[_KIND:_PLACE], _short(event[_PLACE + 1 :])
         wake_at = next_wake(born.job, born.job.created_at)
@@ -66,7 +66,7 @@ class Stamp:
     def born(self, job_id: str, command_id: str, now: int, place: int) -> Accepted:
         """What `decide` would answer for a job of that id, at that moment and place."""
         fixed, counters, rest = self._job
-        tenant, (edge, between, facts) = self._tenant, self._event
+        tenant, (edge, between, facts) = self.tenant, self._event
         # In the order of the fields: a constructor that gets no names is the fastest there is.
         came = (*fixed, now, now, now, None, place)
         job: _Values = (tenant, job_id, *came, *counters, now, now, *rest)

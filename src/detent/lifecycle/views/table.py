@@ -131,6 +131,9 @@ class View(msgspec.Struct, frozen=True):
         """The job in the words of this document."""
         fields: dict[str, Value] = {}
         for field in self.fields:
+            if field.take is None and getattr(job, field.source) is None:
+                # Most fields of most jobs.
+                continue
             value = field.value(job)
             if value is not None:
                 fields[field.name] = value

@@ -87,6 +87,7 @@ class _Move(msgspec.Struct, frozen=True, omit_defaults=True):
     wake_at: int | None = None
     lease: str | None = None
     result: str | None = None
+    result_until: int | None = None
 
 
 class _Unit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,7 +124,8 @@ def _new(new: New) -> _New:
 
 
 def _move(move: Move) -> _Move:
-    return _Move(move.version, move.job, move.events, move.wake_at, move.lease, move.result)
+    told = (move.version, move.job, move.events, move.wake_at, move.lease, move.result)
+    return _Move(*told, move.result_until)
 
 
 def _body(body: Body) -> _Body:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from detent.lifecycle.job import Job
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Death, Key, Life, Retention, WorkerRow, key_of
-from detent.stores.bounds import TURNS_US
+from detent.stores.bounds import AGAIN_US, TURNS_US
 from detent.stores.memory.claims import Claims
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
 
@@ -116,6 +116,17 @@ class Keeping(Claims):
             self._forget_flow(flow)
         self._forget_promises(now)
         self._forget_turns(now - TURNS_US, limit)
+        return len(gone)
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        self._check(now)
+        has = [key for key, stored in self._all.jobs.items() if stored.result is not None]
+        ends = [(self._all.results_until[key], key) for key in has]
+        over = sorted((end, key) for end, key in ends if end is not None and end <= now)
+        due = [key for _, key in over[: max(limit, 0)]]
+        gone = [key for key in due if self._is_alone(self._all.jobs[key].job)]
+        self._all.results_until |= dict.fromkeys(due, now + AGAIN_US)
+        self._all.jobs |= {key: replace(self._all.jobs[key], result=None) for key in gone}
         return len(gone)
 
     def _ready(self, rules: Sequence[Retention]) -> list[Job]:

@@ -54,6 +54,8 @@ def connect(
 class MemoryStore(Keeping):
     """Everything in dictionaries; gone with the object, not with its closing."""
 
+    has_transactions = False
+
     async def __aenter__(self) -> Store:
         self._is_open = True
         return self

@@ -34,6 +34,7 @@ class Tables:
         self.jobs: dict[Key, Stored] = {}
         self.fingerprints: dict[Key, str] = {}
         self.promises: dict[Key, tuple[api.Idempotency, Key]] = {}
+        self.results_until: dict[Key, int | None] = {}
         self.handed_out: dict[Key, int] = {}
         self.leases: dict[str, int] = {}
         self.flows: dict[Key, w.Flow] = {}

@@ -185,6 +185,8 @@ class Units:
             note=before.note,
             checkpoint=before.checkpoint if move.checkpoint is None else move.checkpoint,
         )
+        if move.result is not None:
+            self._all.results_until[key] = move.result_until
         self._all.jobs[key] = after if after.job.erased_at is None else self._erased(after)
         self._after_write(before.job, after.job, move.events, now)
         for line in move.lines:

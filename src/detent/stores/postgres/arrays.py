@@ -19,6 +19,7 @@ __all__ = [
     "columns",
     "events_of",
     "fresh_of",
+    "fresh_row",
     "lone_of",
     "moves_of",
     "news_of",
@@ -111,11 +112,11 @@ def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
     for number, move in moves:
         lines += [(number, line.at, line.level, line.text) for line in move.lines]
         if move.result is not None:
-            results.append((number, move.result))
+            results.append((number, move.result, move.result_until))
         if move.failure is not None:
             failures.append((number, *astuple(move.failure)))
     return {
-        **columns(("result_numbers", "results"), results),
+        **columns(("result_numbers", "results", "result_untils"), results),
         **columns(_FAILURE, failures),
         **columns(("line_numbers", "line_ats", "line_levels", "line_texts"), lines),
     }
@@ -123,17 +124,19 @@ def asides_of(moves: Iterable[tuple[int, Move]]) -> dict[str, Sequence[Any]]:
 
 def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
     """New jobs that are fresh, each with the number of its lane and its event."""
-    return {"fresh": [_fresh_row(new, lanes) for new in news], **_tags_of(news)}
+    rows = [fresh_row(new, lanes[lane_of(new.job, new.body)]) for new in news]
+    return {"fresh": rows, **_tags_of(news)}
 
 
 def lone_of(new: New, lanes: Lanes) -> dict[str, Any]:
     """One new job that is fresh, value by value."""
-    return dict(zip(FRESH, _fresh_row(new, lanes), strict=True))
+    return dict(zip(FRESH, fresh_row(new, lanes[lane_of(new.job, new.body)]), strict=True))
 
 
-def _fresh_row(new: New, lanes: Lanes) -> tuple[Any, ...]:
+def fresh_row(new: New, lane: int) -> tuple[Any, ...]:
+    """All that is told about a new job that is fresh."""
     job, body, event = new.job, new.body, astuple(new.events[0])
-    mine = (*_enqueued_row(job), new.wake_at, lanes[lane_of(job, body)])
+    mine = (*_enqueued_row(job), new.wake_at, lane)
     return (*mine, *body_row(body), *event[7:10], rest_of(event))
 
 

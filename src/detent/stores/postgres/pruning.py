@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
-from detent.stores.bounds import TURNS_US
+from detent.stores.bounds import AGAIN_US, TURNS_US
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["prune"]
+__all__ = ["forget_results", "prune"]
 
 
 async def prune(connection: Connection, rules: Sequence[Retention], now: int, limit: int) -> int:
@@ -65,3 +65,10 @@ async def _forget_events(connection: Connection, gone: Sequence[Key]) -> None:
     told = columns(("tenants", "records"), gone)
     await connection.fetch("forget_events", **told)
     await connection.fetch("forget_positions", **told)
+
+
+async def forget_results(connection: Connection, now: int, limit: int) -> int:
+    """How many results went: all whose time is up, but for what a workflow may still ask for."""
+    told = {"now": now, "most": limit, "again": now + AGAIN_US}
+    row = await connection.fetch_row("forget_results", **told)
+    return 0 if row is None else int(row[0])

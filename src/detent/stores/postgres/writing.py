@@ -251,7 +251,6 @@ class _Writing:
 
     async def _put_asides(self, moves: Sequence[Move]) -> None:
         for statement, column, field in (
-            ("results_put", "results", "result"),
             ("checkpoints_put", "checkpoints", "checkpoint"),
             ("metas_put", "metas", "meta"),
         ):
@@ -260,6 +259,12 @@ class _Writing:
             if rows:
                 told = columns(("tenants", "ids", column), rows)
                 await self._connection.fetch(statement, **told)
+        results = [
+            (*key_of(m.job), m.result, m.result_until) for m in moves if m.result is not None
+        ]
+        if results:
+            told = columns(("tenants", "ids", "results", "untils"), results)
+            await self._connection.fetch("results_put", **told)
         failures = [(*key_of(m.job), *astuple(m.failure)) for m in moves if m.failure is not None]
         if failures:
             names = ("attempts", "ats", "codes", "messages", "types", "details", "backtraces")

@@ -18,8 +18,8 @@ from detent.stores.fences import is_alive
 from detent.stores.gates import joined
 from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.pending import Lane, Spot, spot_of
 from detent.stores.sqlite.quotas import Quotas, Turns
+from detent.stores.sqlite.spots import Lane, Spot, spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.taking import Taking
 from detent.stores.sqlite.transaction import Transaction, gate_of, read_rows, stored_at

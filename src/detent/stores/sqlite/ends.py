@@ -132,11 +132,10 @@ class Ends:
         event = (said.names, pending.positions(number), said.command, said.digest, *said.row)
         self._connection.execute(SQL["events_done"], event)
         pending.shift(like.tenant, like.queue, _ACTIVE, _COMPLETED, number)
-        results = [move.result for move in moves]
-        if any(result is not None for result in results):
-            for seq, result in zip(_decode_numbers(seqs), results, strict=True):
-                if result is not None:
-                    pending.add("result_put", seq, result)
+        if any(move.result is not None for move in moves):
+            for seq, move in zip(_decode_numbers(seqs), moves, strict=True):
+                if move.result is not None:
+                    pending.add("result_put", seq, move.result, move.result_until)
         if pending.has_handed:
             self._connection.execute(SQL["unhand_all"], (seqs,))
         if pending.has_limits:

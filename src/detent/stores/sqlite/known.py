@@ -35,6 +35,7 @@ class Known:
 
     def look_up(self, keys: Iterable[Key]) -> None:
         """Read the heads of all these jobs at once: whoever asks for one of them finds it read."""
+        self._pending.flush_births()
         by_tenant: dict[str, list[str]] = {}
         for tenant, job_id in keys:
             if (tenant, job_id) not in self._pending.heads:
@@ -52,6 +53,7 @@ class Known:
         """The head of a job, if there is one."""
         found = self._pending.heads.get(key)
         if found is None and key not in self._pending.absent:
+            self._pending.flush_births()
             row = self._connection.execute(SQL["head"], key).fetchone()
             if row is None:
                 return None

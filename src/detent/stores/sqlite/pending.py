@@ -10,10 +10,13 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.workflow import Flow, Tally
 from detent.stores.api import Key
+from detent.stores.births import Birth, Births, by_mould
+from detent.stores.sqlite.bearing import bear, shared
 from detent.stores.sqlite.rows import event_row, tally_row
+from detent.stores.sqlite.spots import Lane, Spot
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["Head", "Lane", "Pending", "Spot", "head_of", "spot_of"]
+__all__ = ["Head", "Pending", "head_of"]
 
 
 class Head(NamedTuple):
@@ -33,24 +36,6 @@ class Head(NamedTuple):
     attempt: int
     step: str | None
     erased_at: int | None
-
-
-class Lane(NamedTuple):
-    """Jobs that a claim takes or leaves together: it walks each lane in order."""
-
-    tenant: str
-    queue: str
-    delivery: str
-    type: str
-    profile: str
-    key: str
-
-
-class Spot(NamedTuple):
-    """Where a job is counted."""
-
-    lane: Lane
-    state: str
 
 
 # In this order: what others refer to comes first, and a row is born before it moves. A re-arm is
@@ -102,6 +87,7 @@ class Pending:
         self._rows: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._lanes: Counter[Lane] = Counter()
+        self._births: list[Birth] = []
         self._last_seq: int | None = None
         self._last_pos: int | None = None
         self._has_handed: bool | None = None
@@ -163,12 +149,31 @@ class Pending:
                 if spot.state == _AVAILABLE:
                     self._lanes[spot.lane] += change
 
-    def next_seq(self) -> int:
-        """The row number of the next job; only we write, so nobody else takes it."""
+    def next_seq(self, number: int = 1) -> int:
+        """The row number of the next job, or of so many; only we write, so nobody takes them."""
         if self._last_seq is None:
             self._last_seq = self._connection.execute(SQL["last_seq"]).fetchone()[0]
-        self._last_seq += 1
-        return self._last_seq
+        self._last_seq += number
+        return self._last_seq - number + 1
+
+    def bear(self, births: Births) -> bool:
+        """Whether these jobs can be written by the column, and will be."""
+        if any(shared(birth[0]) is None for birth in births.rows):
+            return False
+        self._births += births.rows
+        self.size += len(births)
+        return True
+
+    def flush_births(self) -> None:
+        """Write what was born: who asks for one of them finds it in the table, and only there."""
+        if not self._births:
+            return
+        births, self._births = self._births, []
+        for mould, own in by_mould(births).items():
+            common, number = shared(mould), len(own)
+            if common is not None:
+                bear(self._connection, common, own, self.next_seq(number), self.positions(number))
+                self.count(None, common.spot, number)
 
     def next_cursor(self, seq: int) -> int:
         """The cursor of a job's next log line."""
@@ -196,6 +201,7 @@ class Pending:
         if self.size or self._counts or self.tallies:
             if self.tallies:
                 self._rows["step_tally"] += [tally_row(*one) for one in self.tallies.items()]
+            self.flush_births()
             for name in sorted(self._rows, key=_ORDER.__getitem__):
                 self._connection.executemany(SQL[name], self._rows[name])
             self._flush_counts()
@@ -227,6 +233,7 @@ class Pending:
         """Nothing is waiting any more; what was remembered about the tables may be outdated."""
         if self.size or self.tallies:
             self._rows.clear()
+            self._births.clear()
         self._counts.clear()
         self._lanes.clear()
         self.heads.clear()
@@ -238,13 +245,6 @@ class Pending:
         self._has_handed = None
         self._has_limits = None
         self.size = 0
-
-
-def spot_of(job: Job, kind: str, key: str | None) -> Spot:
-    """Where the job is counted."""
-    delivery = str.__str__(job.delivery)
-    lane = Lane(job.tenant, job.queue, delivery, kind, job.profile, key or "")
-    return Spot(lane, str.__str__(job.state))
 
 
 def head_of(seq: int, job: Job, kind: str, is_unique: int, key: str | None) -> Head:

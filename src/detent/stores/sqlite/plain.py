@@ -11,7 +11,8 @@ from detent.lifecycle.job import Job, JobState
 from detent.stores.api import Move, New, Unit
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
-from detent.stores.sqlite.pending import Head, Pending, head_of, spot_of
+from detent.stores.sqlite.pending import Head, Pending, head_of
+from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.writing import Writing
 
 __all__ = ["Plain"]
@@ -61,7 +62,7 @@ class Plain:
         pending.record_row(event)
         pending.shift(job.tenant, job.queue, _ACTIVE, _COMPLETED)
         if move.result is not None:
-            pending.add("result_put", seq, move.result)
+            pending.add("result_put", seq, move.result, move.result_until)
         if pending.has_handed:
             pending.add("unhand", seq)
         if pending.has_limits:

@@ -15,12 +15,22 @@ from typing import Final, NamedTuple
 from msgspec.structs import asdict
 
 from detent.stores.api import Key, Retention
-from detent.stores.bounds import TURNS_US
-from detent.stores.sqlite.pending import spot_of
+from detent.stores.bounds import AGAIN_US, TURNS_US
+from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, stored_rows
 
-__all__ = ["SLICE", "Over", "empty", "forget_flow", "forget_jobs", "forget_promises", "over"]
+__all__ = [
+    "SLICE",
+    "Over",
+    "empty",
+    "forget_flow",
+    "forget_jobs",
+    "forget_promises",
+    "forget_results",
+    "over",
+    "results_over",
+]
 
 SLICE: Final = 100
 """How many jobs go in one commit; that takes some 10 ms."""
@@ -95,3 +105,14 @@ def forget_promises(tx: Transaction, now: int, limit: int) -> None:
     """Idempotency keys that have run out, and turns that are too old to count."""
     tx.execute("forget_promises", now, limit)
     tx.execute("forget_turns", now - TURNS_US, limit)
+
+
+def results_over(connection: sqlite3.Connection, now: int, limit: int) -> list[int]:
+    """The jobs whose results need not be kept any more, the oldest first."""
+    return [seq for (seq,) in connection.execute(SQL["results_over"], (now, limit))]
+
+
+def forget_results(tx: Transaction, jobs: Sequence[int], now: int) -> int:
+    """How many results went: all but those that a workflow may still ask for."""
+    tx.execute_many("keep_result", [(seq, now + AGAIN_US) for seq in jobs])
+    return sum(tx.execute("forget_result", seq, now).rowcount for seq in jobs)

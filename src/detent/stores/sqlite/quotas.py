@@ -5,7 +5,7 @@ from __future__ import annotations
 from detent.stores import limits
 from detent.stores.api import Fair, LimitKind
 from detent.stores.limits import Limit, Used
-from detent.stores.sqlite.pending import Lane
+from detent.stores.sqlite.spots import Lane
 from detent.stores.sqlite.transaction import Transaction
 
 __all__ = ["Quotas", "Turns"]

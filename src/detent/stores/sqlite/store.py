@@ -53,6 +53,8 @@ def connect(
 class SqliteStore:
     """Records and their histories in one file. Several processes may open it at the same time."""
 
+    has_transactions = True
+
     def __init__(
         self,
         path: Path,
@@ -215,6 +217,14 @@ class SqliteStore:
         for key in await read(pruning.empty, rules, most):
             await writer.do(partial(pruning.forget_flow, key=key))
         await writer.do(partial(pruning.forget_promises, now=now, limit=most))
+        return gone
+
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        writer, gone = self._writing(now), 0
+        jobs = await self._reading().read(pruning.results_over, now, max(limit, 0))
+        for start in range(0, len(jobs), pruning.SLICE):
+            some = jobs[start : start + pruning.SLICE]
+            gone += await writer.do(partial(pruning.forget_results, jobs=some, now=now))
         return gone
 
     async def seal(self, *, limit: int = 10_000) -> Block | None:

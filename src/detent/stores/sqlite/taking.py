@@ -21,7 +21,8 @@ from detent.lifecycle.job import Job
 from detent.stores.api import Failure, Stored, Want
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.ends import FEW
-from detent.stores.sqlite.pending import Pending, Spot, spot_of
+from detent.stores.sqlite.pending import Pending
+from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL
 
 __all__ = ["Taking"]

@@ -12,6 +12,7 @@ import msgspec
 from detent.errors import BadHistory, StoreCorrupt
 from detent.lifecycle.job import OPEN, Gate
 from detent.stores.api import Failure, GateKind, Key, Outcome, Rejected, Stored, Unit
+from detent.stores.births import Births
 from detent.stores.gates import joined
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.ends import FEW, Ends, parted
@@ -49,6 +50,9 @@ class Transaction:
         """The answers to these units, if the transaction holds."""
         if self.is_careful:
             return tuple(self._commit_alone(unit, now) for unit in units)
+        if isinstance(units, Births) and self.pending.bear(units):
+            self.writing.has_made_available = True
+            return (COMMITTED,) * len(units)
         if len(units) < FEW:
             return tuple(self._commit_each(units, now))
         outcomes: list[Outcome] = []

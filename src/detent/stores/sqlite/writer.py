@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 BATCH_S: Final = 0.02
 """How long one transaction may take before others get their turn."""
 _ROW_S: Final = 5e-6
+_HANDFUL: Final = 64
+"""When so many wait, the thread gets its turn in between: it writes while others are asked for."""
 _Answer = tuple[Any, BaseException | None]
 
 
@@ -92,12 +94,11 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="detent-sqlite-writer", daemon=True)
         self._thread.start()
 
-    async def do(self, run: Callable[[Transaction], T]) -> T:
+    def do(self, run: Callable[[Transaction], T]) -> Awaitable[T]:
         """What the operation answers, once its transaction is on disk."""
         operation = Operation(run)
         self._put(operation)
-        answer: T = await operation.answered
-        return answer
+        return operation.answered
 
     def do_here(self, run: Callable[[Transaction], T]) -> T:
         """The same, waited for in this thread, whether it has a loop or not."""
@@ -117,7 +118,11 @@ class Writer:
             if self._is_closing:
                 raise StoreClosed("The store is closed")
             self._queue.append(operation)
+            many = len(self._queue)
         self._wake()
+        if many == _HANDFUL:
+            # A busy loop keeps Python's lock; without it we would only begin when all are here.
+            time.sleep(0)
 
     def _wake(self) -> None:
         # Whoever goes to sleep says so before a last look: one of both sees the other.

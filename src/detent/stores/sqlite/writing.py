@@ -13,7 +13,8 @@ from detent.stores import flows
 from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, Unit, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
-from detent.stores.sqlite.pending import Head, Pending, Spot, head_of, spot_of
+from detent.stores.sqlite.pending import Head, Pending, head_of
+from detent.stores.sqlite.spots import Spot, spot_of
 
 __all__ = ["Writing"]
 
@@ -157,7 +158,7 @@ class Writing:
     def _write_beside(self, seq: int, move: Move) -> None:
         pending = self._pending
         if move.result is not None:
-            pending.add("result_put", seq, move.result)
+            pending.add("result_put", seq, move.result, move.result_until)
         if move.failure is not None:
             pending.add_row("failure_insert", rows.failure_row(seq, move.failure))
         if move.checkpoint is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from typing import Protocol
 
 from starlette.websockets import WebSocket
@@ -14,6 +15,7 @@ from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
 from detent.engine.limits import need_numbers
+from detent.surfaces.http.connection import ANSWER, Answering
 from detent.surfaces.http.exchange import (
     Call,
     Receive,
@@ -69,6 +71,19 @@ class Surface(Protocol):
         ...
 
 
+class _Requests:
+    """Names requests that bring no name: each is one more of this process."""
+
+    def __init__(self) -> None:
+        self._process = Identity(lambda: time.time_ns() // 1_000).id()
+        self._count = count(1)
+
+    def name(self, offered: bytes | None) -> str:
+        """What the request is called."""
+        told = "" if offered is None else offered.decode("latin-1")
+        return told if _REQUEST_ID.fullmatch(told) else f"req_{self._process}-{next(self._count)}"
+
+
 class WebApp:
     """Surfaces on one engine, as one ASGI application."""
 
@@ -88,7 +103,7 @@ class WebApp:
         ]
         self._routes = Routes(self.routes)
         self._owners = {id(route): one for one in surfaces for route in one.routes}
-        self._identity = Identity(lambda: time.time_ns() // 1_000)
+        self._requests = _Requests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection's request, a WebSocket, or the beginning and end of everything."""
@@ -123,7 +138,7 @@ class WebApp:
         began = time.perf_counter()
         path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
-        call.request_id = self._request_id(call)
+        call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
         REQUEST.set(call.request_id)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
@@ -133,10 +148,10 @@ class WebApp:
         except Exception as error:
             reply = surface.problem(problem_of(error, call.request_id), call)
         headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
-        if call.allowance:
-            headers += _encoded(call.allowance)
+        headers += _encoded(call.allowance)
         is_head = call.method == "HEAD"
-        await _send(send, reply, headers, is_head=is_head)
+        if is_head or not _is_answered(scope, reply, headers):
+            await _send(send, reply, headers, is_head=is_head)
         if reply.stream is not None and not is_head:
             await pour(scope, receive, send, reply.stream, self.settings.stall_s)
         name = None if route is None else route.path
@@ -152,14 +167,15 @@ class WebApp:
             call.who = await self._gate.admit(self.service.engine.access, call, key)
             self._gate.need(call.who, route.scope)
             call.allowance = self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
-        length = call.header("content-length")
-        if length != "0" and (length or call.header("transfer-encoding")):
+        length = call.headers.get(b"content-length")
+        if length != b"0" and (length or b"transfer-encoding" in call.headers):
             call.body = await body_of(receive, self.settings, length)
             need_numbers("body", call.body.decode("latin-1"))
+        call.receive = receive
         return await route.handler(call)
 
     def _check_head(self, scope: Scope, call: Call) -> None:
-        size = sum(len(name) + len(value) for name, value in scope["headers"])
+        size = sum(map(len, chain.from_iterable(scope["headers"])))
         if size + len(call.path) + len(call.query_string) > self.settings.header_bytes_max:
             raise Problem(431, "headers_too_large", "the head of the request is too large")
         self._gate.check_place(call)
@@ -177,12 +193,6 @@ class WebApp:
             if path.startswith(prefix):
                 return one
         return self._surfaces[-1][1]
-
-    def _request_id(self, call: Call) -> str:
-        offered = call.header("x-request-id")
-        if offered is not None and _REQUEST_ID.fullmatch(offered):
-            return offered
-        return f"req_{self._identity.id()}"
 
     # --- WebSockets -----------------------------------------------------------------------------
 
@@ -208,6 +218,16 @@ def _path_of(scope: Scope) -> str:
     """The path as it was sent: what stands for something is decoded when it is asked for."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1")
+
+
+def _is_answered(scope: Scope, reply: Reply, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether the reply was written at once: a server of ours can do that with most of them."""
+    answer: Answering | None = scope.get("state", {}).get(ANSWER)
+    if answer is None or reply.stream is not None or reply.status in _BODILESS:
+        return False
+    length = (b"content-length", b"%d" % len(reply.body))
+    told = (*headers, *_SECURE, *_encoded(reply.headers), length)
+    return answer(reply.status, told, reply.body)
 
 
 async def _send(

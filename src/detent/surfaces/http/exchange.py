@@ -15,7 +15,7 @@ from collections.abc import (
     MutableMapping,
 )
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -34,8 +34,12 @@ __all__ = [
     "Settings",
     "body_of",
     "digest_of",
+    "gone",
+    "left",
 ]
 
+GONE: Final = "detent.gone"
+"""Where a connection of ours says whether its other end has gone."""
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -71,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     jobnik_pages: bool = False
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What goes back: a body, or a stream of pieces that goes on until it ends."""
 
     status: int = 200
@@ -92,7 +96,9 @@ class Call:
         "params",
         "path",
         "query_string",
+        "receive",
         "request_id",
+        "state",
         "who",
     )
 
@@ -104,6 +110,9 @@ class Call:
         self.request_id = request_id
         self.params: Mapping[str, str] = {}
         self.body = b""
+        self.receive: Receive | None = None
+        """Tells, once the body is read, when whoever calls has gone."""
+        self.state: Mapping[str, Any] = scope.get("state") or {}
         self.who: Principal = OPEN_TO_ALL
         self.allowance: tuple[tuple[str, str], ...] = ()
         """The headers that tell how often whoever calls may do so."""
@@ -112,6 +121,12 @@ class Call:
         """The value of a header; of several the last."""
         found = self.headers.get(_wire_name(name))
         return None if found is None else found.decode("latin-1")
+
+    @property
+    def has_left(self) -> bool:
+        """Whether whoever calls has gone, so that no answer reaches them; if anybody can tell."""
+        look: Callable[[], bool] | None = self.state.get(GONE)
+        return look is not None and look()
 
     @property
     def query(self) -> dict[str, str]:
@@ -123,7 +138,7 @@ class Call:
         return unquote(self.params[name])
 
 
-async def body_of(receive: Receive, settings: Settings, length: str | None) -> bytes:
+async def body_of(receive: Receive, settings: Settings, length: bytes | None) -> bytes:
     """All of the body, if it comes in time and is not too long."""
     if length is not None and length.isdigit() and int(length) > settings.body_bytes_max:
         raise _too_large(settings)
@@ -175,6 +190,18 @@ async def _read(receive: Receive, settings: Settings) -> bytes:
         if size > settings.body_bytes_max:
             raise _too_large(settings)
     return b"".join(pieces)
+
+
+async def left(receive: Receive) -> None:
+    """Until whoever is at the other end has gone; nothing else comes from there now."""
+    message: Mapping[str, object] = {}
+    while message.get("type") != "http.disconnect":
+        message = await receive()
+
+
+async def gone(call: Call) -> None:
+    """The same for a request that is answered later; where nobody can tell, they never go."""
+    await (asyncio.Event().wait() if call.receive is None else left(call.receive))
 
 
 def _too_large(settings: Settings) -> Problem:

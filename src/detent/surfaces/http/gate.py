@@ -38,8 +38,9 @@ class Gate:
         """A page of another site must not reach us by a name of its own, nor through a browser."""
         if self._hosts:
             self._need_host(call.header("host") or "")
-        origin = call.header("origin")
-        if origin is not None and not self._is_known(origin, call.header("host") or ""):
+        if b"origin" not in call.headers:
+            return
+        if not self._is_known(call.header("origin") or "", call.header("host") or ""):
             raise Problem(403, "forbidden", "a page of another origin may not call this server")
 
     def _need_host(self, told: str) -> None:
@@ -116,6 +117,8 @@ def split_key(path: str) -> tuple[str, str | None]:
 
 def _offered(call: Call) -> str | None:
     """The key of a request: as bearer, or as the password or the name of basic auth."""
+    if b"authorization" not in call.headers:
+        return None
     kind, _, value = (call.header("authorization") or "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()

@@ -7,56 +7,28 @@ One that takes nothing for long is cut off, and comes back with the position tha
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from socket import SO_LINGER, SOL_SOCKET
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from detent.surfaces.http.connection import ABORT
+from detent.surfaces.http.exchange import Receive, Scope, Send, left
 
-from detent.surfaces.http.exchange import Receive, Scope, Send
-
-__all__ = ["Protocol", "pour"]
-
-_ABORT = "detent.abort"
-
-
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """The connection as uvicorn has it, which tells the application how to cut it off.
-
-    Closing would wait until all is read, which is what does not happen.
-    """
-
-    app_state: dict[str, Any]
-
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """There it is."""
-        super().connection_made(transport)
-        self.app_state = {**self.app_state, _ABORT: partial(_abort, transport)}
-
-
-def _abort(transport: asyncio.Transport) -> None:
-    """End it now; otherwise the kernel would go on offering what is left."""
-    socket = transport.get_extra_info("socket")
-    if socket is not None:
-        socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+__all__ = ["pour"]
 
 
 async def pour(
     scope: Scope, receive: Receive, send: Send, stream: AsyncIterator[bytes], stall_s: float
 ) -> None:
     """All pieces, until there are no more or nobody listens."""
-    gone = asyncio.ensure_future(_gone(receive))
+    leaving = asyncio.ensure_future(left(receive))
     pouring = asyncio.ensure_future(_poured(send, stream, stall_s))
     try:
-        await asyncio.wait([gone, pouring], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([leaving, pouring], return_when=asyncio.FIRST_COMPLETED)
         if pouring.done() and not pouring.cancelled() and pouring.exception() is not None:
             _cut(scope)
     finally:
-        for one in (gone, pouring):
+        for one in (leaving, pouring):
             one.cancel()
             with suppress(asyncio.CancelledError, OSError):
                 await one
@@ -77,12 +49,6 @@ async def _poured(send: Send, stream: AsyncIterator[bytes], stall_s: float) -> N
 def _cut(scope: Scope) -> None:
     """Cut the connection off where it is; only a server of ours knows how."""
     state: Mapping[str, Any] = scope.get("state", {})
-    abort: Callable[[], None] | None = state.get(_ABORT)
+    abort: Callable[[], None] | None = state.get(ABORT)
     if abort is not None:
         abort()
-
-
-async def _gone(receive: Receive) -> None:
-    message: Mapping[str, object] = {}
-    while message.get("type") != "http.disconnect":
-        message = await receive()

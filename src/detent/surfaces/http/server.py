@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 from types import FrameType
 
@@ -10,12 +11,13 @@ import uvicorn
 
 from detent.errors import OpenToAll
 from detent.surfaces.http.app import WebApp
-from detent.surfaces.http.pouring import Protocol
+from detent.surfaces.http.connection import Protocol
 
 __all__ = ["Bind", "config_of", "need_guard", "serve"]
 
 _DRAIN_S = 30
 _KEEP_ALIVE_S = 65
+_GARBAGE = (50_000, 20, 50)
 
 
 class Bind(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,18 @@ class _Server(uvicorn.Server):
 
 def serve(app: WebApp, bind: Bind) -> None:
     """Serve until a signal comes, then drain."""
+    _look_less_for_garbage()
     _Server(config_of(app, bind), app).run()
+
+
+def _look_less_for_garbage() -> None:
+    """What is there now stays; and requests leave few circles, but many objects to look at.
+
+    With Python's own numbers that look was a sixth of a new job.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)
 
 
 def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:

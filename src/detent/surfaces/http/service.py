@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 from detent.engine.engine import Engine
 from detent.errors import StoreError
@@ -28,6 +29,7 @@ class Service:
         self._parting: list[Callable[[], Awaitable[None]]] = []
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_over = False
         self.stopping = asyncio.Event()
         """Set as soon as the server is to stop: whoever waits for something stops waiting."""
 
@@ -65,7 +67,19 @@ class Service:
 
     def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Go on with some work until the server stops, whatever happens to it."""
-        self._tasks.append(asyncio.create_task(_kept(name, work)))
+        self._tasks.append(asyncio.create_task(self._kept(name, work)))
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        # Whoever is called off just when what it waits for comes may not hear of it.
+        while not self._is_over:
+            try:
+                await work()
+            except StoreError as error:
+                _log.warning("%s: %s", name, error.message)
+            except Exception:
+                _log.exception("%s has failed and goes on in a moment", name)
+            if not self._is_over:
+                await asyncio.sleep(_AGAIN_S)
 
     def before_stop(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do this once when the server is to stop, while everything is still there."""
@@ -79,6 +93,7 @@ class Service:
                 await work()
             except Exception:
                 _log.exception("the server stops without having finished what it wanted to")
+        self._is_over = True
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -93,28 +108,20 @@ class Service:
             await asyncio.wait_for(self.stopping.wait(), seconds)
         return not self.stopping.is_set()
 
-    async def wait_for_work(self, seconds: float, seen: int | None) -> None:
+    async def wait_for_work(
+        self, seconds: float, seen: int | None, leaving: asyncio.Future[Any] | None = None
+    ) -> None:
         """Until something may be there to claim, the time is over, or the server is to stop.
 
-        Nobody who waits here holds a connection to the database.
+        Or until whoever waits has left. Nobody who waits here holds a connection to the database.
         """
-        waits = [
+        waits: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(self.engine.store.wait(seconds, seen)),
             asyncio.ensure_future(self.stopping.wait()),
         ]
+        watched = waits if leaving is None else [*waits, leaving]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waits:
                 one.cancel()
-
-
-async def _kept(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await work()
-        except StoreError as error:
-            _log.warning("%s: %s", name, error.message)
-        except Exception:
-            _log.exception("%s has failed and goes on in a moment", name)
-        await asyncio.sleep(_AGAIN_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -13,13 +13,13 @@ from detent.engine.commands import Change
 from detent.engine.enqueueing import Clash, Enqueued
 from detent.engine.verbs import Verb
 from detent.lifecycle import job as j
-from detent.lifecycle.job.table import ENDED, JobState
+from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.machine import Refusal
-from detent.stores.api import Key, Stored, key_of
-from detent.stores.select import Filter, Page
+from detent.stores.api import Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, number_in, read_body
+from detent.surfaces.ojs.choosing import STATES, Chosen, confirmed, fitting, paged
+from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.letters import Letters
@@ -28,26 +28,6 @@ from detent.surfaces.ojs.wire import instant, told
 from detent.surfaces.ojs.workers import SILENT_US, Worker, Workers
 
 __all__ = ["Admin"]
-
-SEEN_MAX: Final = 10_000
-"""How many jobs a list looks at, or a bulk verb changes, in one request."""
-_PAGE: Final = 1_000
-_PER_PAGE_MAX: Final = 100
-_STATES = tuple(state.value for state in JobState)
-
-
-class _Chosen(msgspec.Struct, frozen=True):
-    queue: str | None = None
-    state: str | None = None
-    type: str | None = None
-    tag: str | None = None
-    ids: list[str] | None = None
-
-
-class _Many(msgspec.Struct, frozen=True):
-    filter: _Chosen = _Chosen()
-    job_ids: list[str] | None = None
-    confirm: bool = False
 
 
 class _Purge(msgspec.Struct, frozen=True):
@@ -70,7 +50,7 @@ class Admin:
     async def stats(self, call: Call) -> Reply:
         """Numbers over everything."""
         rows = await self._queues.rows(call)
-        jobs: Counter[str] = Counter(dict.fromkeys(_STATES, 0))
+        jobs: Counter[str] = Counter(dict.fromkeys(STATES, 0))
         for row in rows:
             jobs.update(row.counts)
         workers = await self._workers.all(self._desk.tenant(call))
@@ -90,11 +70,11 @@ class Admin:
                 "name": row.name,
                 "state": "paused" if row.door.gate.closed else "active",
                 "paused": row.door.gate.closed,
-                "counts": {state: row.counts.get(state, 0) for state in _STATES},
+                "counts": {state: row.counts.get(state, 0) for state in STATES},
             }
             for row in await self._queues.rows(call)
         ]
-        return self._desk.reply(_paged(call, items))
+        return self._desk.reply(paged(call, items))
 
     async def pause(self, call: Call) -> Reply:
         """Pause a queue."""
@@ -111,21 +91,21 @@ class Admin:
         query = call.query
         kind = query.get("type")
         prefix = kind[:-1] if kind and kind.endswith("*") else None
-        chosen = _Chosen(query.get("queue"), query.get("state"), None if prefix else kind)
+        chosen = Chosen(query.get("queue"), query.get("state"), None if prefix else kind)
         since, until = (
             instant(name, query[name], self._desk.now())[0] if query.get(name) else None
             for name in ("since", "until")
         )
         found = [
             one
-            for one in await self._found(call, chosen)
+            for one in await fitting(self._desk, call, chosen)
             if (prefix is None or one.body.type.startswith(prefix))
             and (since is None or one.job.created_at >= since)
             and (until is None or one.job.created_at <= until)
         ]
         if query.get("order") == "asc":
             found.reverse()
-        body = _paged(call, found)
+        body = paged(call, found)
         return self._desk.reply({**body, "items": await self._desk.shown(body["items"])})
 
     async def job(self, call: Call) -> Reply:
@@ -143,7 +123,7 @@ class Admin:
             "total": len(found),
             **{name: states[name] for name in ("running", "quiet", "stale")},
         }
-        body = _paged(call, [_worker_shown(one) for one in found])
+        body = paged(call, [_worker_shown(one) for one in found])
         return self._desk.reply({**body, "summary": summary})
 
     async def tenant_stats(self, call: Call) -> Reply:
@@ -195,7 +175,7 @@ class Admin:
     async def letters(self, call: Call) -> Reply:
         """Dead letters, page by page."""
         found = await self._letters.listed_all(call)
-        body = _paged(call, found)
+        body = paged(call, found)
         items = [shown(one, name) for name, one in body["items"]]
         return self._desk.reply({**body, "items": items})
 
@@ -208,13 +188,13 @@ class Admin:
 
     async def cancel_many(self, call: Call) -> Reply:
         """Call off all jobs that fit."""
-        found = [one for one in await self._confirmed(call) if one.job.state not in ENDED]
+        found = [one for one in await confirmed(self._desk, call) if one.job.state not in ENDED]
         return self._desk.reply(await self._applied(call, "cancel", j.Cancel(), found))
 
     async def retry_many(self, call: Call) -> Reply:
         """Run all jobs again that fit and have ended without success."""
         over = ("discarded", "cancelled")
-        found = [one for one in await self._confirmed(call) if one.job.state in over]
+        found = [one for one in await confirmed(self._desk, call) if one.job.state in over]
         names = await self._desk.engine.aliases.shown([one.job for one in found])
         done, errors = 0, list[dict[str, str]]()
         for name in dict.fromkeys(names):
@@ -228,7 +208,7 @@ class Admin:
 
     async def delete_many(self, call: Call) -> Reply:
         """Erase all jobs that fit and have ended."""
-        found = [one for one in await self._confirmed(call) if one.job.state in ENDED]
+        found = [one for one in await confirmed(self._desk, call) if one.job.state in ENDED]
         done = await self._erased(call, found)
         told_of = {"action": "delete", "matched": len(found), "succeeded": done, "failed": 0}
         return self._desk.reply({**told_of, "errors": []})
@@ -245,7 +225,7 @@ class Admin:
         for state in asked.states:
             some = [
                 one
-                for one in await self._found(call, _Chosen(queue, state))
+                for one in await fitting(self._desk, call, Chosen(queue, state))
                 if until is None or one.job.created_at < until
             ]
             live = [one for one in some if one.job.state not in ENDED]
@@ -255,37 +235,6 @@ class Admin:
         return self._desk.reply({"purged_count": purged, "states": asked.states})
 
     # --- inside ---------------------------------------------------------------------------------
-
-    async def _confirmed(self, call: Call) -> Sequence[Stored]:
-        asked = read_body(call, _Many)
-        if not asked.confirm:
-            raise invalid("confirm must be true: this is about many jobs", field="confirm")
-        if asked.job_ids is not None:
-            keys = [(self._desk.tenant(call), name) for name in asked.job_ids[:SEEN_MAX]]
-            found = await self._desk.find(keys)
-            return [one for one in found if one is not None and call.who.may_use(one.job.queue)]
-        return await self._found(call, asked.filter)
-
-    async def _found(self, call: Call, chosen: _Chosen) -> list[Stored]:
-        """The newest jobs that fit, as many as one request may look at."""
-        if chosen.state is not None and chosen.state not in _STATES:
-            raise invalid(f"state must be one of {', '.join(_STATES)}", field="state")
-        fitting = Filter(
-            tenant=self._desk.tenant(call),
-            queue=chosen.queue,
-            state=chosen.state,
-            type=chosen.type,
-            tag=chosen.tag,
-        )
-        found: list[Stored] = []
-        after: Key | None = None
-        while len(found) < SEEN_MAX:
-            page = await self._desk.engine.store.find(fitting, Page(_PAGE, after))
-            found += [one for one in page if one.job.erased_at is None]
-            if len(page) < _PAGE:
-                break
-            after = key_of(page[-1].job)
-        return [one for one in found if call.who.may_use(one.job.queue)]
 
     async def _applied(
         self, call: Call, action: str, verb: Verb, found: Sequence[Stored]
@@ -311,15 +260,6 @@ class Admin:
         changes = [Change(key_of(one.job), j.Erase(), by) for one in found]
         answers = await self._desk.engine.carry_out(changes)
         return sum(not isinstance(one, Refusal) for one in answers)
-
-
-def _paged(call: Call, items: Sequence[Any]) -> dict[str, Any]:
-    query = call.query
-    page = number_in(query, "page", 1, 1_000_000)
-    per_page = number_in(query, "per_page", 20, _PER_PAGE_MAX)
-    first = (page - 1) * per_page
-    pages = {"total": len(items), "page": page, "per_page": per_page}
-    return {"items": list(items[first : first + per_page]), "pagination": pages}
 
 
 def _standing(worker: Worker, now: int) -> str:

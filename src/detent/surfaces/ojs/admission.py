@@ -26,6 +26,17 @@ class Admission:
         self._registry = registry
         self._limits: dict[tuple[str, str, str], Limit] = {}
 
+    def is_open(self, call: Call, tenant: str, type_: str, queue: str) -> bool:
+        """Whether nothing can be in the way of such jobs, as far as that is known already."""
+        engine = self._desk.engine
+        now = engine.store.now()
+        return (
+            call.who.may_use(queue)
+            and self._registry.has_none(tenant, type_, now)
+            and self._queues.is_boundless(tenant, queue, now)
+            and engine.declared.has_none(type_, now)
+        )
+
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
         """May it be here, do its arguments fit, is there room, is its limit known?
 

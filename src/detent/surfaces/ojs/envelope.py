@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.lasting import KEEP
 from detent.engine.secrets import redacted
 from detent.lifecycle.job import Job
 from detent.lifecycle.views import OJS
@@ -48,7 +49,7 @@ def kept_of(text: str) -> Kept:
     if _MARK not in text and _SCHEDULE not in text:
         return Kept(Raw(text.encode()))
     fields = _OBJECT.decode(text)
-    extras = fields.pop(EXTRAS, None)
+    extras, _ = fields.pop(EXTRAS, None), fields.pop(KEEP, None)
     meta = Raw(msgspec.json.encode({**fields, **_slot_of(fields.get("schedule"))}))
     return Kept(meta) if extras is None else Kept(meta, _EXTRAS.decode(extras))
 

@@ -22,6 +22,7 @@ from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, digest_of, number_in, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
+from detent.surfaces.ojs.moulding import Moulding
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
 
@@ -53,17 +54,25 @@ class Jobs:
     def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
         self._admission = admission
+        self.moulding = Moulding(desk, admission)
 
     # --- new jobs -------------------------------------------------------------------------------
 
     async def push(self, call: Call) -> Reply:
         """A new job; 200 when a unique one was there already."""
+        sent = self.moulding.sent(call)
+        shape = None if sent is None else self.moulding.shape(call, sent)
+        if sent is not None and shape is not None:
+            enqueueing = self._desk.engine.enqueueing
+            return shape.reply(await enqueueing.press(shape.mould, sent.payload))
         wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
             [job] = await self._envelopes([enqueued.job])
             return self._desk.reply({"job": job, "deduplicated": True})
+        if sent is not None:
+            self.moulding.learn(call, sent, wanted)
         job = shown(Stored(enqueued.job, body_of(wanted.ask)), enqueued.job.id)
         headers = (("location", f"/ojs/v1/jobs/{enqueued.job.id}"), *pressure)
         return self._desk.reply({"job": job}, 201, headers)
@@ -227,7 +236,20 @@ class Jobs:
         if stored.job.state not in ENDED:
             why = f"the job has not ended; it is {stored.job.state}"
             raise Problem(408, "timeout", why, retryable=True, job_id=name)
+        if stored.job.state == "completed" and stored.result is None:
+            await self._need_kept(stored, name)
         return self._desk.reply(_result(shown(stored, name)))
+
+    async def _need_kept(self, stored: Stored, name: str) -> None:
+        """Tell a job that came to nothing from one whose result was there, and is not kept."""
+        last = next(
+            one
+            for one in reversed(await self._desk.engine.store.history(key_of(stored.job)))
+            if one.target is not None
+        )
+        if last.digest is not None:
+            why = "the result is not kept any more; result_ttl of a job says for how long it is"
+            raise Problem(410, "gone", why, job_id=name)
 
     async def results(self, call: Call) -> Reply:
         """What many jobs came to."""

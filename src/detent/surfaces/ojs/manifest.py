@@ -38,6 +38,9 @@ _OFFICIAL = (
     "bulk",
     "webhooks",
     "schema-registry",
+    "total-timeout",
+    "stall-detection",
+    "result-ttl",
 )
 _ABSENT = (
     "federation",
@@ -46,9 +49,6 @@ _ABSENT = (
     "agent-fork-merge",
     "grpc",
     "amqp",
-    "total-timeout",
-    "stall-detection",
-    "result-ttl",
 )
 
 

@@ -18,6 +18,7 @@ from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, digest_of, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import conflict, invalid, missing
+from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Progress"]
@@ -51,8 +52,9 @@ class _Checkpoint(msgspec.Struct, frozen=True):
 class Progress:
     """The operations on progress and checkpoints."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, stalls: Stalls) -> None:
         self._desk = desk
+        self._stalls = stalls
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -100,6 +102,7 @@ class Progress:
             usual = job.lease_us or PROFILES[ProfileName.OJS].lease_us
             length = usual if own is None else own * 1_000
             await store.extend([(lease, now + length)], now=now)
+            await self._stalls.heard([stored])
 
     # --- checkpoints ----------------------------------------------------------------------------
 

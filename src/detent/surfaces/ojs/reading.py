@@ -10,16 +10,19 @@ import msgspec
 from msgspec import Raw
 
 from detent.engine.enqueueing import Ask
+from detent.engine.lasting import KEEP
 from detent.engine.limits import need_job
 from detent.lifecycle.profile import Deadlines, ProfileName
 from detent.lifecycle.views import OJS_PRIORITIES
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.policies import Facts, Limits, limits_of, retry_of, unique_of
-from detent.surfaces.ojs.wire import instant, span, span_ms
+from detent.surfaces.ojs.terms import TERMS, terms_of
+from detent.surfaces.ojs.wire import instant, seconds, span, span_ms
 
 __all__ = [
     "EXTRAS",
+    "VETO",
     "Extras",
     "Reader",
     "Wanted",
@@ -32,6 +35,8 @@ __all__ = [
 
 EXTRAS: Final = "$ojs"
 """Where in its metadata a job keeps what only Open Job Spec asks to be kept."""
+VETO: Final = "ojs_validate"
+"""The mark by which a test suite has a job refused."""
 TIMEOUT_US: Final = 1_800_000_000
 """How long an attempt may take if nobody says so."""
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -40,7 +45,7 @@ _QUEUE = re.compile(r"[a-z0-9][a-z0-9\-.]*")
 _QUEUE_MAX, _TYPE_MAX, _PRIORITY_MAX, _NAME_MAX = 128, 255, 100, 255
 
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
-_OPTIONS = frozenset(
+_OPTIONS = TERMS | frozenset(
     {
         "queue",
         "priority",
@@ -97,6 +102,7 @@ _SERVERS = frozenset(
 _KNOWN = _OWN | _OPTIONS | _SERVERS
 _UNECHOED = frozenset({"queue", "priority", "retry", "retry_policy", "tags", "pending"})
 """Options that are shown as what they came to, so that nobody must keep how they were written."""
+_ECHOED = ("unique", "rate_limit", *sorted(TERMS))
 _USUAL = Deadlines(active_us=TIMEOUT_US)
 
 
@@ -109,6 +115,7 @@ class Extras(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int | None = None
     visibility_ms: int | None = None
     policies: dict[str, Raw] = {}
+    stall_ms: int | None = None
 
 
 _NO_EXTRAS = Extras()
@@ -143,6 +150,7 @@ class Reader:
         self._need_no_veto(meta, payload)
         run, expires = self._start(options), self._end(options)
         visibility, timeout = _visibility(options), _timeout(options)
+        terms = terms_of(options, timeout)
         kept = _NO_EXTRAS
         if not (fields.keys() <= _KNOWN and options.keys() <= _UNECHOED):
             kept = Extras(
@@ -151,7 +159,8 @@ class Reader:
                 None if expires is None else expires[1],
                 None if timeout is None else timeout // 1_000,
                 None if visibility is None else visibility // 1_000,
-                {name: raw[name] for name in ("unique", "rate_limit") if name in options},
+                {name: raw[name] for name in _ECHOED if name in options},
+                None if terms.stall_us is None else terms.stall_us // 1_000,
             )
         queue, limits = (
             need_queue(options.get("queue", "default")),
@@ -160,7 +169,7 @@ class Reader:
         ask = Ask(
             type=type_,
             payload=payload,
-            meta=_meta_text(meta, kept),
+            meta=_meta_text(terms.kept(meta), kept),
             tags=_tags(options.get("tags", [])),
             schema=_text_or_none("schema", fields.get("schema")),
             key=None if limits is None else limits.key,
@@ -171,9 +180,12 @@ class Reader:
             priority=_priority(options.get("priority", 0)),
             run_at=None if run is None else run[0],
             expires_at=None if expires is None else expires[0],
+            ttl_us=seconds("enqueue_ttl", options["enqueue_ttl"])
+            if "enqueue_ttl" in options
+            else None,
             deadlines=_USUAL if timeout is None else Deadlines(active_us=timeout),
             held=_flag("pending", options.get("pending", False)),
-            retry=retry_of(options.get("retry", options.get("retry_policy"))),
+            retry=terms.retried(retry_of(options.get("retry", options.get("retry_policy")))),
             unique=self._unique(options.get("unique"), type_, queue, payload, meta),
         )
         need_job(ask)
@@ -195,16 +207,12 @@ class Reader:
                 return instant(name, options[name], self._now)
         return None
 
-    def _end(self, options: Mapping[str, Any]) -> tuple[int, str | None] | None:
-        ends: list[tuple[int, str | None]] = []
-        if "expires_at" in options:
-            ends.append(instant("expires_at", options["expires_at"], self._now))
-        if "enqueue_ttl" in options:
-            ends.append((self._now + _seconds("enqueue_ttl", options["enqueue_ttl"]), None))
-        return min(ends, default=None, key=lambda end: end[0])
+    def _end(self, options: Mapping[str, Any]) -> tuple[int, str] | None:
+        given = options.get("expires_at")
+        return None if given is None else instant("expires_at", given, self._now)
 
     def _need_no_veto(self, meta: Mapping[str, Raw], payload: str) -> None:
-        if self._vetoes and bytes(meta.get("ojs_validate", b"")) == b"true" and payload == "[]":
+        if self._vetoes and bytes(meta.get(VETO, b"")) == b"true" and payload == "[]":
             raise Problem(422, "x_validation_failed", "a middleware has refused the job")
 
 
@@ -327,8 +335,9 @@ def _meta_of(fields: Mapping[str, Raw], metadata: Raw | None) -> dict[str, Raw]:
             found |= _OBJECT.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise invalid(f"{name} must be an object", field=name) from None
-    if EXTRAS in found:
-        raise invalid(f"meta: {EXTRAS} is not yours to set", field="meta")
+    for ours in (EXTRAS, KEEP):
+        if ours in found:
+            raise invalid(f"meta: {ours} is not yours to set", field="meta")
     return found
 
 
@@ -369,12 +378,6 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _seconds(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        raise invalid(f"{name} must be a positive number of seconds", field=name)
-    return span_ms(name, max(int(value * 1_000), 1))
-
-
 def _visibility(options: Mapping[str, Any]) -> int | None:
     if "visibility_timeout_ms" in options:
         return span_ms("visibility_timeout_ms", options["visibility_timeout_ms"])
@@ -385,4 +388,4 @@ def _visibility(options: Mapping[str, Any]) -> int | None:
 def _timeout(options: Mapping[str, Any]) -> int | None:
     if "timeout_ms" in options:
         return span_ms("timeout_ms", options["timeout_ms"])
-    return None if "timeout" not in options else _seconds("timeout", options["timeout"])
+    return None if "timeout" not in options else seconds("timeout", options["timeout"])

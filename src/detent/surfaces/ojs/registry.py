@@ -54,6 +54,11 @@ class Registry:
 
     # --- holding jobs to them -------------------------------------------------------------------
 
+    def has_none(self, tenant: str, type_: str, now: int) -> bool:
+        """Whether the type is known to have no schema, without asking anybody."""
+        found = self._known.fresh((BY_TYPE, (tenant, type_)), now)
+        return found is not None and found[0] is None
+
     async def need_fit(self, ask: Ask) -> None:
         """Refuse arguments that do not fit the schema of the type, or the one it names."""
         asked = [(BY_TYPE, (ask.tenant, ask.type))]

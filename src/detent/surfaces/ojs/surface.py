@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
+from detent.surfaces.ojs.silence import KIND as STALL
+from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
@@ -42,6 +45,9 @@ __all__ = ["OjsSurface"]
 BASE: Final = "/ojs/v1"
 _TYPE: Final = b"application/openjobspec+json"
 _TYPE_SDK: Final = b'application/openjobspec+json; alt="application/json"'
+_SPOKEN: Final = (b"ojs-version", b"1.0")
+_FOR_ALL: Final = ((b"content-type", _TYPE), _SPOKEN)
+_FOR_SDK: Final = ((b"content-type", _TYPE_SDK), _SPOKEN)
 _VERSIONS: Final = ("1.0", "1", "1.0.0", "1.0.0-rc.1")
 _BODIES: Final = ("application/openjobspec+json", "application/json")
 _P, _W, _R, _O = Scope.PRODUCE, Scope.WORK, Scope.READ, Scope.OPERATE
@@ -56,7 +62,8 @@ class OjsSurface:
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
         self.queues = Queues(self.desk)
-        self.workers = Workers(self.desk)
+        self.stalls = Stalls(self.desk)
+        self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
@@ -77,6 +84,7 @@ class OjsSurface:
     def opened(self) -> None:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[WORKER] = self.workers.answer
+        self.desk.engine.answers[STALL] = self.stalls.answer
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here, for programs that write clients."""
@@ -89,9 +97,9 @@ class OjsSurface:
 
     def dressed(self, reply: Reply, call: Call) -> Iterable[tuple[bytes, bytes]]:
         """The type that strict readers want, or the one that the official SDK can read."""
-        kind = _TYPE_SDK if b"ojs-version" in call.headers else _TYPE
-        yield b"content-type", kind if reply.type is None else reply.type.encode()
-        yield b"ojs-version", b"1.0"
+        if reply.type is not None:
+            return (b"content-type", reply.type.encode()), _SPOKEN
+        return _FOR_SDK if b"ojs-version" in call.headers else _FOR_ALL
 
     async def socket(self, socket: WebSocket, who: Principal) -> None:
         """Events, for those who choose what they follow."""
@@ -127,7 +135,7 @@ class OjsSurface:
         yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
 
     def _worker_routes(self) -> Iterable[Route]:
-        working = Working(self.desk, self.workers, self.flows)
+        working = Working(self.desk, self.workers, self.stalls, self.flows)
         for path in ("/workers/fetch", "/jobs/fetch"):
             yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
         for path in ("/workers/ack", "/jobs/{id}/ack"):
@@ -187,7 +195,7 @@ class OjsSurface:
         yield _route("GET", "/events/stream", streams.any, _R, type="text/event-stream")
         yield _route("GET", "/jobs/{id}/events", streams.job, _R, type="text/event-stream")
         yield _route("GET", "/queues/{name}/events", streams.queue, _R, type="text/event-stream")
-        progress = Progress(self.desk)
+        progress = Progress(self.desk, self.stalls)
         yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
         yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
         yield _route("POST", "/workers/progress", progress.put, _W)
@@ -290,11 +298,17 @@ def _says(handler: Handler) -> str:
     return (handler.__doc__ or "").strip().split("\n")[0]
 
 
+@lru_cache(100)
+def _is_json(kind: bytes) -> bool:
+    return kind.decode("latin-1").split(";")[0].strip().lower() in _BODIES
+
+
 def _check(call: Call) -> None:
     """A body must say that it is JSON, and the version must be one that we speak."""
-    version = call.header("ojs-version")
-    if version is not None and version not in _VERSIONS:
-        raise unsupported(f"OJS-Version {version[:20]} is not spoken here; 1.0 is")
-    kind = call.header("content-type")
-    if call.body and kind is not None and kind.split(";")[0].strip().lower() not in _BODIES:
+    version = call.headers.get(b"ojs-version")
+    if version is not None and version.decode("latin-1") not in _VERSIONS:
+        told = version[:20].decode("latin-1")
+        raise unsupported(f"OJS-Version {told} is not spoken here; 1.0 is")
+    kind = call.headers.get(b"content-type")
+    if call.body and kind is not None and not _is_json(kind):
         raise Problem(400, "invalid_request", f"a body must be {' or '.join(_BODIES)}")

@@ -12,9 +12,11 @@ from uuid import UUID
 
 import msgspec
 
+from detent.engine.lasting import TOTAL
 from detent.lifecycle.event import Event
 from detent.lifecycle.views import OJS_WORKFLOW_WORDS
 from detent.stores.api import Fed, Stored
+from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.wire import millis, told
 
 __all__ = ["Told", "change_of", "events_of", "position_of"]
@@ -135,10 +137,7 @@ def _kinds(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[
         case "fail" | "time_out" | "lose" | "refuse":
             return _failed(event, stored, run, spent)
         case "expire" | "drop":
-            gone = ("job.discarded", {"total_attempts": run.attempt})
-            created = told(stored.job.created_at)
-            expired = ("job.expired", {"expired_at": told(event.at), "created_at": created})
-            return [expired, gone] if event.name == "expire" else [gone]
+            return _gone(event, stored, run)
         case "cancel":
             return [("job.cancelled", {"cancelled_by": event.actor_id, "reason": event.reason})]
         case _:
@@ -155,8 +154,7 @@ def _failed(
         "retryable": event.target != "discarded",
     }
     failed = ("job.failed", {"attempt": run.attempt, "error": error, "duration_ms": spent})
-    late = [("job.timeout", {"timeout_kind": "execution", "attempt": run.attempt})]
-    first = [*(late if event.name == "time_out" else ()), failed]
+    first = [*_late(event, stored, run), failed]
     if event.target == "discarded":
         return [*first, ("job.discarded", {"total_attempts": run.attempt, "last_error": error})]
     if event.target == "cancelled":
@@ -168,6 +166,37 @@ def _failed(
         "error": error,
     }
     return [*first, ("job.retrying", again)]
+
+
+def _gone(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Nobody had it when it ended: it waited too long, or there was no room for it."""
+    gone = ("job.discarded", {"total_attempts": run.attempt})
+    if event.name != "expire":
+        return [gone]
+    created = told(stored.job.created_at)
+    expired = ("job.expired", {"expired_at": told(event.at), "created_at": created})
+    return [*_late(event, stored, run), expired, gone]
+
+
+def _late(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Which of its times was up, if that is why: of an attempt, of a silence, or of all of it."""
+    job, total_us = stored.job, stored.body.retry.total_us
+    began: int | None = run.started_at
+    if event.code == TOTAL or (total_us and event.at >= job.created_at + total_us):
+        kind, word, limit_us, began = "job.total_timeout", "total", total_us, job.created_at
+    elif event.code == "stalled":
+        stall_ms = kept_of(stored.body.meta).extras.stall_ms
+        kind, word, limit_us = "job.stalled", "heartbeat", (stall_ms or 0) * 1_000
+    elif event.name == "time_out":
+        kind, word, limit_us = "job.timeout", "execution", job.active_us
+    else:
+        return []
+    data: dict[str, Any] = {"timeout_kind": word, "attempt": run.attempt}
+    if limit_us:
+        data["limit_seconds"] = limit_us / 1e6
+    if began is not None:
+        data["elapsed_seconds"] = (event.at - began) / 1e6
+    return [(kind, data)]
 
 
 def _run_at(history: Sequence[Event], version: int) -> _Run:

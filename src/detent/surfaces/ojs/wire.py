@@ -10,11 +10,12 @@ from detent.lifecycle.job.values import INSTANT_MAX
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["duration", "instant", "millis", "span", "span_ms", "told"]
+__all__ = ["duration", "instant", "millis", "seconds", "span", "span_ms", "told"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _MS = 1_000
+_SECONDS_MAX = SPAN_US_MAX // 1_000_000
 _SPAN = re.compile(
     r"P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,7})H)?(?:(\d{1,8})M)?(?:(\d{1,10}(?:\.\d{1,6})?)S)?)?",
     re.ASCII,
@@ -74,6 +75,15 @@ def span_ms(field: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise _bad(field, "must be a positive number of milliseconds")
     return min(value * _MS, SPAN_US_MAX)
+
+
+def seconds(field: str, value: object) -> int:
+    """A length that is given in seconds, which may have a fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(field, "must be a number of seconds")
+    if not 0 < value <= _SECONDS_MAX:
+        raise _bad(field, "must be a positive number of seconds, at most 100 years")
+    return max(round(value * _MS), 1) * _MS
 
 
 def duration(us: int) -> str:

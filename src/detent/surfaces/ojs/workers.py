@@ -12,17 +12,14 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.commands import Beside, Change
-from detent.lifecycle import job as j
-from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, ProfileName
-from detent.stores.api import Failure, Key, Record, Stored, key_of
+from detent.stores.api import Key, Record, Stored
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
+from detent.surfaces.ojs.silence import Stalls, lose
 from detent.surfaces.ojs.wire import span_ms, told
 
 __all__ = ["KIND", "Worker", "Workers"]
@@ -35,7 +32,6 @@ _QUIET = frozenset({"quiet", "drain", "draining", "terminate", "terminated"})
 _DIRECTIVES = ("running", "quiet", "terminate")
 _JOBS_MAX = 1_000
 _KNOWN_MAX = 10_000
-_BY = By(Actor.SYSTEM, "worker watch")
 
 
 class Worker(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -88,8 +84,9 @@ class _Beat(msgspec.Struct, frozen=True):
 class Workers:
     """The operations of workers about themselves."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, stalls: Stalls) -> None:
         self._desk = desk
+        self._stalls = stalls
         self._known: dict[Key, tuple[int, bool]] = {}
 
     # --- operations -----------------------------------------------------------------------------
@@ -210,6 +207,7 @@ class Workers:
         now = self._desk.now()
         done = await self._desk.engine.store.extend(asked, now=now) if asked else []
         extended = [name for (name, _), good in zip(held, done, strict=True) if good]
+        await self._stalls.heard([one for _, one in held if one is not None])
         forgiven = (
             () if beat.leases else (n for n, one in zip(names, found, strict=True) if not one)
         )
@@ -249,23 +247,14 @@ class Workers:
                 await self._lose_jobs((record.tenant, worker.id))
 
     async def _lose_jobs(self, key: Key) -> int:
-        engine, now, (tenant, name) = self._desk.engine, self._desk.now(), key
+        tenant, name = key
         held = [
             one
-            for one in await engine.store.held_by(name, _JOBS_MAX)
+            for one in await self._desk.engine.store.held_by(name, _JOBS_MAX)
             if one.job.wire and one.job.tenant == tenant
         ]
-        await engine.store.extend([(one.job.lease or "", now) for one in held], now=now)
-        await engine.carry_out([_dead(one, now) for one in held])
+        await lose(self._desk, held, "worker_death", "Its worker has given no sign of life.")
         return len(held)
-
-
-def _dead(stored: Stored, now: int) -> Change:
-    """The loss of a job whose worker is dead; one that has beaten since keeps it."""
-    job, code = stored.job, "worker_death"
-    failure = Failure(job.attempt, now, code, "Its worker has given no sign of life.")
-    command, beside = j.Lose(lease=job.lease, code=code), Beside(failure=failure)
-    return Change(key_of(job), command, _BY, beside=beside, lease=j.Lease(now))
 
 
 def replace_wake(record: Record, wake_at: int) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -20,17 +19,29 @@ from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import PROFILES, Surface
-from detent.lifecycle.retry import ErrorInfo
 from detent.lifecycle.views.facts import counted_attempt
-from detent.stores.api import Claimed, Failure, Fair, Key, Stored, Want, key_of
+from detent.stores.api import Claimed, Fair, Key, Stored, Want, key_of
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, digest_of, read_body
 from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
+from detent.surfaces.ojs.polling import polled
 from detent.surfaces.ojs.progress import checkpoint_of
 from detent.surfaces.ojs.reading import need_queue, need_text
+from detent.surfaces.ojs.reports import (
+    Ack,
+    Error,
+    Nack,
+    Report,
+    failure_of,
+    flat,
+    info_of,
+    name_of,
+    refused,
+    text_of,
+)
+from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
 
@@ -42,8 +53,6 @@ _QUEUES_MAX: Final = 100
 _CLAIMABLE: Final = tuple(
     profile.name.value for profile in PROFILES.values() if Surface.OJS in profile.claimed_over
 )
-_CODE_MAX: Final = 255
-_BACKTRACE_MAX: Final = 10_000
 _KNOWN_MAX: Final = 5_000
 _KNOWN_CHARS_MAX: Final = 2_000
 _DIRECTIVE = "test_directive"
@@ -61,39 +70,13 @@ class _Fetch(msgspec.Struct, frozen=True):
     records: bool = False
 
 
-class _Report(msgspec.Struct, frozen=True):
-    """What every report may name: the job, who speaks, under which lease, about which attempt."""
-
-    job_id: str | None = None
-    worker_id: str | None = None
-    lease: str | None = None
-    attempt: int | None = None
-
-
-class _Ack(_Report, frozen=True):
-    result: Raw | UnsetType = msgspec.UNSET
-
-
-class _Error(msgspec.Struct, frozen=True):
-    code: str | None = None
-    message: str | None = None
-    type: str | None = None
-    retryable: bool | None = None
-    details: Raw | UnsetType = msgspec.UNSET
-    backtrace: str | list[str] | None = None
-
-
-class _Nack(_Report, frozen=True):
-    error: _Error | None = None
-    requeue: bool = False
-
-
 class Working:
     """Fetch, acknowledge, fail, hand back."""
 
-    def __init__(self, desk: Desk, workers: Workers, flows: Flows) -> None:
+    def __init__(self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows) -> None:
         self._desk = desk
         self._workers = workers
+        self._stalls = stalls
         self._flows = flows
         self._known: dict[Key, Stored] = {}
 
@@ -106,9 +89,13 @@ class Working:
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
         if asked.records:
-            return self._recorded(await self._desk.engine.claim(want))
-        claimed = await self._claimed(want, asked)
-        jobs = [await self._handed_over(one, want) for one in claimed.jobs]
+            is_named = asked.claim_id is not None
+            return self._recorded(await self._desk.engine.claim(want, is_repeatable=is_named))
+        wait_s = min((asked.wait_ms or 0) / 1_000, self._desk.settings.poll_s_max)
+        claimed = await polled(self._desk, call, want, wait_s)
+        jobs = await self._all_handed_over(claimed.jobs, want)
+        if jobs and not self._taken(call, claimed).jobs:
+            jobs = []
         told: dict[str, Any] = {"jobs": jobs}
         if jobs:
             told["job"] = jobs[0]
@@ -144,9 +131,9 @@ class Working:
 
         That is for workers that name their claims, and theirs alone: the names are made of it.
         """
-        new = self._desk.engine.identity.id
         if asked.claim_id is None:
-            return new(), tuple(new() for _ in range(count))
+            name, *leases = self._desk.engine.identity.ids(1 + count)
+            return name, tuple(leases)
         owner = (self._desk.tenant(call), asked.worker_id or ANONYMOUS, asked.claim_id)
         name = digest_of("\0".join(owner))
         return name, tuple(f"{name}.{number}" for number in range(count))
@@ -167,27 +154,32 @@ class Working:
             body = replace(body, payload=payload)
         return Stored(job, body, checkpoint=stored.checkpoint)
 
+    def _taken(self, call: Call, claimed: Claimed) -> Claimed:
+        """The same, if somebody is there to take it; otherwise it goes back."""
+        if not claimed.jobs or not call.has_left:
+            return claimed
+        self._desk.engine.returning.soon(claimed.jobs)
+        return Claimed()
+
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
             return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))
 
-    async def _claimed(self, want: Want, asked: _Fetch) -> Claimed:
-        """What can be had now; or, for whoever waits, what comes in time."""
-        desk = self._desk
-        wait_s = min((asked.wait_ms or 0) / 1_000, desk.settings.poll_s_max)
-        until = time.monotonic() + wait_s
-        while True:
-            claimed = await desk.engine.claim(want)
-            left = until - time.monotonic()
-            if claimed.jobs or left <= 0 or desk.service.stopping.is_set():
-                return claimed
-            if claimed.retry_at is not None:
-                left = min(left, max(claimed.retry_at - desk.now(), 1_000) / 1e6)
-            await desk.service.wait_for_work(left, claimed.seen)
-            # What was in vain took nothing: the same leases are asked for under a new name.
-            want = replace(want, command_id=desk.engine.identity.id())
+    async def _all_handed_over(self, jobs: Sequence[Stored], want: Want) -> list[dict[str, Any]]:
+        """All of them; if one cannot be, or nobody is there to take them, they go back."""
+        told: list[dict[str, Any]] = []
+        try:
+            for one in jobs:
+                told.append(await self._handed_over(one, want))  # noqa: PERF401 - it may stop
+        except BaseException as error:
+            # One that cannot be told would come again at once: it is left to its lease.
+            bad = len(told) if isinstance(error, Exception) else None
+            rest = [one for at, one in enumerate(jobs) if at != bad]
+            self._desk.engine.returning.soon(rest)
+            raise
+        return told
 
     async def _handed_over(self, stored: Stored, want: Want) -> dict[str, Any]:
         """The envelope as its worker gets it: with its lease, its secrets, and what came before."""
@@ -197,6 +189,7 @@ class Working:
         if kept.extras.visibility_ms is not None:
             until = (job.claimed_at or 0) + kept.extras.visibility_ms * 1_000
             await engine.store.extend([(job.lease or "", until)], now=self._desk.now())
+        await self._stalls.watch(stored)
         payload = engine.secrets.opened(body.payload, Owner(job.tenant, job.id, body.type)).payload
         told = shown(stored, name, payload)
         told["lease"] = job.lease
@@ -228,10 +221,10 @@ class Working:
 
     async def ack(self, call: Call) -> Reply:
         """The job has succeeded."""
-        report = read_body(call, _Ack)
-        name = _name_of(call, report)
+        report = read_body(call, Ack)
+        name = name_of(call, report)
         stored = await self._reported(call, name, report)
-        text = None if isinstance(report.result, UnsetType) else _text(report.result)
+        text = None if isinstance(report.result, UnsetType) else text_of(report.result)
         if text is not None:
             need_result("result", text)
         digest = None if text is None else digest_of(text)
@@ -239,29 +232,29 @@ class Working:
         change = self._change(stored, command, Beside(result=text))
         job = await self._done(change, name, "acknowledge")
         after = replace(stored, job=job, result=text)
-        return self._desk.reply({"acknowledged": True, **_flat(shown(after, name))})
+        return self._desk.reply({"acknowledged": True, **flat(shown(after, name))})
 
     async def nack(self, call: Call) -> Reply:
         """The job has failed; with `requeue` it is merely given back."""
-        report = read_body(call, _Nack)
-        name = _name_of(call, report)
+        report = read_body(call, Nack)
+        name = name_of(call, report)
         if report.error is None and not report.requeue:
             raise invalid("error is needed: an object with code and message", field="error")
         stored = await self._reported(call, name, report)
         fence = self._fence(call, report, stored.job)
         if report.requeue:
             job = await self._done(self._change(stored, j.HandBack(**fence)), name, "requeue")
-            return self._desk.reply(_flat(shown(replace(stored, job=job), name)))
-        error = report.error or _Error()
-        failure = _failure(error, stored.job, self._desk.now())
+            return self._desk.reply(flat(shown(replace(stored, job=job), name)))
+        error = report.error or Error()
+        failure = failure_of(error, stored.job, self._desk.now())
         command = j.Fail(**fence, code=failure.code)
         change = self._change(stored, command, Beside(failure=failure))
-        change = replace(change, error=_info(error, failure))
+        change = replace(change, error=info_of(error, failure))
         job = await self._done(change, name, "fail")
         after = replace(stored, job=job, failures=(*stored.failures, failure))
-        return self._desk.reply(_flat(shown(after, name)))
+        return self._desk.reply(flat(shown(after, name)))
 
-    async def _reported(self, call: Call, name: str, report: _Report) -> Stored:
+    async def _reported(self, call: Call, name: str, report: Report) -> Stored:
         key = (self._desk.tenant(call), name)
         known = self._known.pop(key, None)
         stored = known or await self._desk.stored(call, name)
@@ -270,7 +263,7 @@ class Working:
             raise conflict(stored.job, name, "report another attempt of", "active")
         return stored
 
-    def _fence(self, call: Call, report: _Report, job: Job) -> dict[str, Any]:
+    def _fence(self, call: Call, report: Report, job: Job) -> dict[str, Any]:
         """The lease that the report names, or whoever it says it comes from."""
         lease = report.lease or call.header("ojs-lease")
         is_named = report.worker_id and job.holder != ANONYMOUS
@@ -281,71 +274,14 @@ class Working:
         return Change(key_of(stored.job), command, by, beside=beside, known=stored)
 
     async def _done(self, change: Change, name: str, asked: str) -> Job:
-        [answer] = await self._desk.engine.carry_out([change])
+        engine = self._desk.engine
+        if isinstance(change.command, j.Complete):
+            answer = await engine.complete(change)
+        else:
+            [answer] = await engine.carry_out([change])
         if not isinstance(answer, Refusal):
             return answer.job
-        [now] = await self._desk.engine.store.get([change.key])
+        [now] = await engine.store.get([change.key])
         if now is None:
             raise missing("job", name)
-        raise _refused(answer, now.job, name, asked)
-
-
-def _refused(refusal: Refusal, job: Job, name: str, asked: str) -> Problem:
-    found = conflict(job, name, asked, "active")
-    if refusal.detail:
-        found.message = f"{found.message}: {refusal.detail}"
-    found.details["refusal"] = refusal.code
-    return found
-
-
-def _name_of(call: Call, report: _Report) -> str:
-    name = call.param("id") if "id" in call.params else report.job_id
-    if not name:
-        raise invalid("job_id is needed", field="job_id")
-    return name
-
-
-def _flat(job: dict[str, Any]) -> dict[str, Any]:
-    """The reply that all readers understand: the job, and what matters of it beside."""
-    names = (
-        "state",
-        "attempt",
-        "max_attempts",
-        "retry_delay_ms",
-        "next_attempt_at",
-        "completed_at",
-        "discarded_at",
-    )
-    some = {name: job[name] for name in names if name in job}
-    return {"id": job["id"], "job_id": job["id"], **some, "job": job}
-
-
-def _failure(error: _Error, job: Job, now: int) -> Failure:
-    code = (error.code or error.type or "handler_error")[:_CODE_MAX]
-    trace: str | Sequence[str] | None = error.backtrace
-    if isinstance(trace, list):
-        trace = "\n".join(trace)
-    return Failure(
-        attempt=job.attempt,
-        at=now,
-        code=code,
-        message=error.message or "",
-        type=(error.type or "")[:_CODE_MAX],
-        details=None if isinstance(error.details, UnsetType) else _text(error.details),
-        backtrace=None if trace is None else str(trace)[:_BACKTRACE_MAX],
-    )
-
-
-def _info(error: _Error, failure: Failure) -> ErrorInfo:
-    """What the retry policy looks at."""
-    details = msgspec.json.decode(failure.details) if failure.details else None
-    kind = details.get("error_class") if isinstance(details, dict) else None
-    named = kind if isinstance(kind, str) else None
-    return ErrorInfo(failure.code, error.type, named, error.retryable)
-
-
-def _text(raw: Raw) -> str:
-    try:
-        return bytes(raw).decode()
-    except UnicodeDecodeError:
-        raise Problem(400, "invalid_payload", "the body is not written in UTF-8") from None
+        raise refused(answer, now.job, name, asked)

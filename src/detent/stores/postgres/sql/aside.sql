@@ -1,10 +1,11 @@
 -- What is kept beside a job: results, errors, log lines.
 
 -- name: results_put
-INSERT INTO detent.results (tenant, id, result)
-SELECT * FROM unnest($tenants::text[], $ids::text[], $results::text[]) AS told (tenant, id, result)
+INSERT INTO detent.results (tenant, id, result, until)
+SELECT * FROM unnest($tenants::text[], $ids::text[], $results::text[], $untils::bigint[])
+    AS told (tenant, id, result, until)
 ORDER BY tenant, id
-ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result
+ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result, until = excluded.until
 
 -- name: failures_put
 INSERT INTO detent.failures (tenant, id, attempt, at, code, message, type, details, backtrace)

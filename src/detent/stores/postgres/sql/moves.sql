@@ -44,11 +44,12 @@ told AS (
 
 -- part: asides
 resulted AS (
-    INSERT INTO detent.results (tenant, id, result)
-    SELECT held.tenant, held.id, told.result
-    FROM unnest($result_numbers::int[], $results::text[]) AS told (number, result)
+    INSERT INTO detent.results (tenant, id, result, until)
+    SELECT held.tenant, held.id, told.result, told.until
+    FROM unnest($result_numbers::int[], $results::text[], $result_untils::bigint[])
+        AS told (number, result, until)
     JOIN held ON held.number = told.number
-    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result
+    ON CONFLICT (tenant, id) DO UPDATE SET result = excluded.result, until = excluded.until
 ), failed AS (
     INSERT INTO detent.failures
         (tenant, id, attempt, at, code, message, type, details, backtrace)
@@ -103,7 +104,7 @@ recorded AS (
 )
 
 -- part: held_unless_all
-CASE WHEN (SELECT count(*) FROM held) < cardinality({{apart}}) THEN ARRAY(SELECT number FROM held) END
+CASE WHEN (SELECT count(*) FROM held) < {{apart}} THEN ARRAY(SELECT number FROM held) END
     AS held
 
 -- name: move
@@ -119,6 +120,6 @@ WITH {{moves AND j.state <> 'available'}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded ORDER BY part, turn}}
-SELECT {{held_unless_all $moves::detent.told_move[]}}, {{answers}}, {{claimed}}
+SELECT {{held_unless_all cardinality($moves::detent.told_move[])}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}

@@ -115,3 +115,25 @@ DELETE FROM detent.served WHERE (tenant, fair, name) IN (
 DELETE FROM detent.idempotency WHERE (tenant, key) IN (
     SELECT tenant, key FROM detent.idempotency WHERE expires_at <= $now::bigint LIMIT $most::bigint
 )
+
+-- name: forget_results
+-- What whoever comes later in a workflow may still ask for is looked at again later.
+WITH due AS (
+    SELECT r.tenant, r.id, EXISTS (
+        SELECT FROM detent.jobs AS j
+        JOIN detent.workflows AS w ON w.tenant = j.tenant AND w.id = j.workflow
+        WHERE j.tenant = r.tenant AND j.id = r.id AND w.ended_at IS NULL
+    ) AS needed
+    FROM detent.results AS r
+    WHERE r.until IS NOT NULL AND r.until <= $now::bigint
+    ORDER BY r.until LIMIT $most::bigint
+    FOR UPDATE OF r SKIP LOCKED
+), kept AS (
+    UPDATE detent.results AS r SET until = $again::bigint
+    FROM due WHERE due.needed AND r.tenant = due.tenant AND r.id = due.id
+), gone AS (
+    DELETE FROM detent.results AS r USING due
+    WHERE NOT due.needed AND r.tenant = due.tenant AND r.id = due.id
+    RETURNING r.id
+)
+SELECT count(*) FROM gone

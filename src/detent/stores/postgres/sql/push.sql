@@ -73,6 +73,38 @@ WITH {{arriving}}
 WITH {{arriving}}, {{tagged}}
 {{arrived}}
 
+-- name: births
+-- Jobs that stand alike: what each has of its own are its id, moment, place and payload.
+WITH told AS (
+    SELECT * FROM unnest($ids::text[], $ats::bigint[], $places::bigint[], $payloads::text[])
+        AS t (id, at, place, payload)
+), made AS (
+    INSERT INTO detent.jobs (
+        tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+        created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back,
+        available_us, pending_us, active_us, wire, enqueued_at, ready_at, wake_at, lane
+    )
+    SELECT $tenant::text, id, 1, $state::text, $profile::text, $queue::text, $priority::bigint,
+        $delivery::text, $allowed::bigint, $losses_allowed::bigint, at, at, at, place,
+        $held::boolean, 0, 0, 0, 0, $available_us::bigint, $pending_us::bigint, $active_us::bigint,
+        false, at, at, at + $wakes_after::bigint, $lane::int
+    FROM told
+), kept AS (
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
+    SELECT $tenant::text, id, $type::text, payload, $meta::text, $tags::text, $retry::text,
+        $schema::text, $key::text
+    FROM told
+), counted AS (
+    INSERT INTO detent.tallies (lane, state, count)
+    VALUES ($lane, $state::text, cardinality($ids::text[]))
+)
+INSERT INTO detent.events (
+    tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT $tenant::text, id, 1, at, 'enqueue', NULL, $state::text, $actor::text, $actor_id::text, id,
+    'job', $before::text || place || $after::text
+FROM told
+
 -- name: push
 WITH told AS (
     SELECT * FROM unnest($news::detent.told_new[])

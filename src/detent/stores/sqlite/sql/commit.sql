@@ -36,6 +36,33 @@ INSERT INTO detent_jobs (
     0, 0, 0, 0, 0
 )
 
+-- name: births
+-- Jobs that stand alike: what each has of its own are its id, moment, place and payload.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
+    ready_at, type, key, wake_at, is_unique, gated, attempt, failures, losses, handed_back, wire
+)
+SELECT
+    ?1 + b.key, ?3, json_extract(b.value, '$[0]'), ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    json_extract(b.value, '$[1]'), json_extract(b.value, '$[1]'), json_extract(b.value, '$[1]'),
+    json_extract(b.value, '$[2]'), ?12, ?13, ?14, ?15, json_extract(b.value, '$[1]'),
+    json_extract(b.value, '$[1]'), ?16, ?17, json_extract(b.value, '$[1]') + ?18,
+    0, 0, 0, 0, 0, 0, 0
+FROM json_each(?2) AS b
+
+-- name: birth_bodies
+INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
+SELECT ?1 + b.key, json_extract(b.value, '$[3]'), ?3, ?4, ?5, ?6 FROM json_each(?2) AS b
+
+-- name: birth_events
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+)
+SELECT ?1 + j.seq, j.tenant, j.id, 1, j.created_at, ?4, ?5, ?6, ?7, ?8, j.id, ?9,
+    ?10 || j.place || ?11
+FROM detent_jobs AS j WHERE j.seq BETWEEN ?2 AND ?3
+
 -- name: job_move
 UPDATE detent_jobs SET
     version = ?, state = ?, queue = ?, priority = ?, state_at = ?, last_at = ?, previous = ?,
@@ -102,8 +129,8 @@ SELECT max(
 )
 
 -- name: result_put
-INSERT INTO detent_results (seq, result) VALUES (?, ?)
-ON CONFLICT (seq) DO UPDATE SET result = excluded.result
+INSERT INTO detent_results (seq, result, until) VALUES (?, ?, ?)
+ON CONFLICT (seq) DO UPDATE SET result = excluded.result, until = excluded.until
 
 -- name: failure_insert
 INSERT INTO detent_failures (seq, attempt, at, code, message, type, details, backtrace)

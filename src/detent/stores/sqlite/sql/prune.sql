@@ -91,3 +91,18 @@ DELETE FROM detent_steps INDEXED BY detent_steps_of_workflow WHERE tenant = ? AN
 
 -- name: forget_workflow
 DELETE FROM detent_workflows WHERE tenant = ? AND id = ?
+
+-- name: results_over
+SELECT seq FROM detent_results WHERE until IS NOT NULL AND until <= ? ORDER BY until LIMIT ?
+
+-- name: keep_result
+-- Whoever comes later in its workflow may still ask for it.
+UPDATE detent_results SET until = ?2
+WHERE seq = ?1 AND EXISTS (
+    SELECT 1 FROM detent_jobs AS j
+    JOIN detent_workflows AS w ON w.tenant = j.tenant AND w.id = j.workflow
+    WHERE j.seq = ?1 AND w.ended_at IS NULL
+)
+
+-- name: forget_result
+DELETE FROM detent_results WHERE seq = ? AND until IS NOT NULL AND until <= ?

@@ -1,0 +1,49 @@
+"""New jobs by the column: what all of them share is told once, however many they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from detent.stores.births import SAMPLE_AT, Births, Mould, around_place, sample
+from detent.stores.postgres.arrays import FRESH, fresh_row
+from detent.stores.postgres.lanes import Lane, Lanes, lane_of
+
+__all__ = ["Shared", "asked", "shared"]
+
+_MOULDS: Final = 1_024
+_OWN: Final = frozenset(
+    ("id", "at", "place", "payload", "command_id", "rest", "wake_at", "lane", "run_at")
+)
+"""What is not the same for all, or nothing."""
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What the jobs of a mould share."""
+
+    lane: Lane
+    told: dict[str, Any]
+
+
+def asked(births: Births, common: Shared, lanes: Lanes) -> dict[str, Any]:
+    """What the statement is told about these jobs, which have one mould."""
+    _, ids, ats, places, payloads = zip(*births.rows, strict=True)
+    own: dict[str, Sequence[Any]] = {"ids": ids, "ats": ats, "places": places}
+    return {**common.told, **own, "payloads": payloads, "lane": lanes[common.lane]}
+
+
+@lru_cache(_MOULDS)
+def shared(mould: Mould) -> Shared | None:
+    """What goes for all jobs of this mould; nothing if they cannot be written by the column."""
+    new = sample(mould)
+    if new is None:
+        return None
+    told = dict(zip(FRESH, fresh_row(new, lane=0), strict=True))
+    before, after = around_place(told["rest"])
+    wakes_after = None if new.wake_at is None else new.wake_at - SAMPLE_AT
+    fixed = {name: value for name, value in told.items() if name not in _OWN}
+    more = {"before": before, "after": after, "wakes_after": wakes_after}
+    return Shared(lane_of(new.job, new.body), {**fixed, **more})

@@ -1,0 +1,78 @@
+"""New jobs by the column: one statement per table, however many they are.
+
+A statement that is run row by row gives up and takes back Python's lock for each of them, and is
+told again each time what all of them share. Here SQLite reads the columns by itself.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from detent.stores.births import SAMPLE_AT, Mould, Own, around_place, sample
+from detent.stores.sqlite import rows
+from detent.stores.sqlite.spots import Spot, spot_of
+from detent.stores.sqlite.statements import SQL
+
+__all__ = ["Shared", "bear", "shared"]
+
+_encode = msgspec.json.Encoder().encode
+_MOULDS: Final = 1_024
+_SOME: Final = 4
+"""From so many on columns pay."""
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What the jobs of a mould share, in the order of the statements that bear them."""
+
+    mould: Mould
+    job: tuple[Any, ...]
+    body: tuple[Any, ...]
+    event: tuple[Any, ...]
+    spot: Spot
+
+
+def bear(
+    connection: sqlite3.Connection, common: Shared, own: Sequence[Own], seq: int, pos: int
+) -> None:
+    """Write jobs, bodies and events; `seq` and `pos` are those of the first."""
+    if len(own) < _SOME:
+        for at, one in enumerate(own):
+            _bear_one(connection, common, one, seq + at, pos + at)
+        return
+    told = _encode(own).decode()
+    connection.execute(SQL["births"], (seq, told, *common.job))
+    connection.execute(SQL["birth_bodies"], (seq, told, *common.body))
+    connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
+
+
+def _bear_one(connection: sqlite3.Connection, common: Shared, own: Own, seq: int, pos: int) -> None:
+    new = common.mould.unit(*own).new[0]
+    kind, key = new.body.type, new.body.key
+    born = (seq, *rows.born_row(new.job), kind, key, new.wake_at, 0, 0)
+    connection.execute(SQL["job_born"], born)
+    connection.execute(SQL["body_insert"], (seq, new.body.payload, *common.body))
+    connection.execute(SQL["event_insert"], (pos, *rows.event_row(new.events[0])))
+
+
+@lru_cache(_MOULDS)
+def shared(mould: Mould) -> Shared | None:
+    """What goes for all jobs of this mould; nothing if they cannot be written by the column."""
+    new = sample(mould)
+    if new is None:
+        return None
+    job, event = new.job, rows.event_row(new.events[0])
+    fixed = (job.tenant, *rows.born_row(job)[2:10], int(job.held))
+    waits = (job.available_us, job.pending_us, job.active_us)
+    wakes_after = None if new.wake_at is None else new.wake_at - SAMPLE_AT
+    return Shared(
+        mould=mould,
+        job=(*fixed, *waits, new.body.type, new.body.key, wakes_after),
+        body=rows.body_row(0, new.body)[2:],
+        event=(*event[4:9], event[10], *around_place(event[-1])),
+        spot=spot_of(job, new.body.type, new.body.key),
+    )

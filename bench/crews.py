@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +26,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _STAMP = struct.Struct("<qq")
 _GLANCE_S = 0.02
 _UP_S = 60.0
+NEWER = HOME.with_name("rivals-newer")
 SLOTS = 200
 """Twice what one claim takes: one batch runs while the store works on the other."""
 
@@ -70,16 +71,31 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 def crews() -> tuple[Crew, ...]:
-    """Ours and theirs; theirs live in an environment of their own, made once."""
-    python = HOME / "bin" / "python"
+    """Ours and theirs; theirs live in environments of their own, made once."""
+    program = str(Path(__file__).with_name("worker_rivals.py"))
     ours = (sys.executable, "-m", "bench.noop")
-    theirs = (str(python), str(Path(__file__).with_name("worker_rivals.py")))
+    theirs = (str(HOME / "bin" / "python"), program)
+    newer = (Crew("Oban", "postgresql", (str(NEWER / "bin" / "python"), program, "oban")),)
     return (
         Crew("Detent", "sqlite", ours, is_ours=True),
         Crew("Huey", "sqlite", (*theirs, "huey")),
         Crew("Detent", "postgresql", ours, is_ours=True),
         Crew("PgQueuer", "postgresql", (*theirs, "pgqueuer")),
+        *(newer if _newer_python() else ()),
     )
+
+
+def _newer_python() -> str | None:
+    """One that Oban runs on, if there is any."""
+    if sys.version_info >= (3, 12):
+        return sys.executable
+    found = (shutil.which(name) for name in ("python3.14", "python3.13", "python3.12"))
+    return next((one for one in found if one is not None and _runs(one)), None)
+
+
+def _runs(python: str) -> bool:
+    """Some of them only stand for what is not installed."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0  # noqa: S603
 
 
 CREWS = crews()
@@ -87,10 +103,17 @@ CREWS = crews()
 
 def need_rivals() -> None:
     """Install them, once."""
-    python = HOME / "bin" / "python"
-    if not python.exists():
-        venv.create(HOME, with_pip=True)
-        subprocess.run([python, "-m", "pip", "-q", "install", *PACKAGES], check=True)  # noqa: S603
+    _need_environment(HOME, sys.executable, PACKAGES)
+    newer = _newer_python()
+    if newer is not None:
+        _need_environment(NEWER, newer, ("oban", "uvloop"))
+
+
+def _need_environment(home: Path, python: str, packages: Sequence[str]) -> None:
+    if not (home / "bin" / "python").exists():
+        subprocess.run([python, "-m", "venv", str(home)], check=True)  # noqa: S603
+        command = [str(home / "bin" / "python"), "-m", "pip", "-q", "install", *packages]
+        subprocess.run(command, check=True)  # noqa: S603
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import asyncpg
 from detent.stores.postgres.address import read
 from detent.stores.postgres.arrays import FRESH
 from detent.stores.postgres.connection import open_connection
+from detent.stores.postgres.ends import joined
 from detent.stores.postgres.lanes import Lane, numbers_of
 from detent.stores.postgres.marks import NO_MARKS
 from detent.stores.postgres.statements import SQL
@@ -81,27 +82,44 @@ class Raw:
         """Complete what was claimed, claim as many again, in one commit."""
         leases = [f"lease-{self._last + one}" for one in range(number)]
         self._last += number
-        held = sorted(zip(self._active, self._held, strict=True))
         told: dict[str, Any] = {
-            "reports": [_report(number, *one) for number, one in enumerate(held)],
+            **_ended(sorted(zip(self._active, self._held, strict=True))),
             **_HELD,
-            "leases": leases,
-            "rests": [f'{{"lease":"{lease}","holder":"w1","wire":false' for lease in leases],
+            "leases": joined(leases),
+            "rest": ',"holder":"w1","wire":false',
             "wanted": number,
             "command_id": "command-2",
         }
-        rows = self._send("report_and_claim", told)
+        rows = self._send("end_and_claim", told)
         assert rows[-1]["id"] is not None, "the backlog is used up"
         assert len(rows) == number, "the backlog is used up"
         self._active, self._held = [row["id"] for row in rows], [row["lease"] for row in rows]
 
 
-def _report(number: int, job: str, lease: str) -> tuple[Any, ...]:
-    event = (_NOW, "complete", "active", "completed", "worker", "w1", "command-1", None)
-    ended = (_NOW, "succeeded", 0, 0, 0, None, None, None)
-    return (number, "", job, 2, lease, *event, *ended, None, False, False)
+def _ended(held: list[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        **_ENDED,
+        "ends": len(held),
+        "end_ids": joined([job for job, _ in held]),
+        "end_fences": joined(["2"] * len(held)),
+        "end_leases": joined([lease for _, lease in held]),
+        "end_commands": joined(["command-1"] * len(held)),
+    }
 
 
+_ENDED: dict[str, Any] = {
+    "end_tenant": "",
+    "end_at": _NOW,
+    "end_name": "complete",
+    "end_source": "active",
+    "end_state": "completed",
+    "end_actor": "worker",
+    "end_actor_id": "w1",
+    "end_cause": "succeeded",
+    "end_rest": '{"cause":"succeeded"}',
+    "end_rests": None,
+    "end_results": None,
+}
 _FRESH: dict[str, Any] = {
     "tenant": "",
     "state": "available",

@@ -1,4 +1,4 @@
-"""PgQueuer and Huey doing what `bench.noop` does; runs in the rivals' own environment.
+"""PgQueuer, Oban and Huey doing what `bench.noop` does; runs in the rivals' own environments.
 
     python worker_rivals.py NAME fill|enqueue|ping|work ADDRESS JOBS
 
@@ -112,6 +112,54 @@ async def _enqueued(queries: Any, jobs: int, single: int) -> dict[str, float]:
     return {**rates, "bulk": jobs / (time.perf_counter() - begun)}
 
 
+# --- Oban: two hundred at a time, as its makers advise for short jobs ---------------------------
+
+
+async def oban(asked: str, url: str, jobs: int) -> object:
+    """Fill, enqueue, ping or work; it needs a newer Python than we do."""
+    from oban import Oban, worker  # type: ignore[import-not-found]  # noqa: PLC0415
+    from oban.schema import install_sql  # type: ignore[import-not-found]  # noqa: PLC0415
+    from psycopg_pool import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        AsyncConnectionPool,
+    )
+
+    @worker(queue="work")
+    class Work:
+        async def process(self, job: Any) -> None:
+            _trace(job.args["number"])
+
+    async with AsyncConnectionPool(url, min_size=2, max_size=10, open=False) as pool:
+        if asked in ("fill", "enqueue"):
+            async with pool.connection() as connection:
+                await connection.execute(install_sql())
+        async with Oban(pool=pool, queues={"work": 200} if asked == "work" else {}) as queue:
+            return await _at_oban(queue, Work, asked, jobs)
+
+
+async def _at_oban(queue: Any, work: Any, asked: str, jobs: int) -> object:
+    if asked == "work":
+        over = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
+        await over.wait()
+        return {}
+    if asked == "ping":
+        begun = []
+        for number in range(jobs):
+            await asyncio.sleep(PAUSE_S)
+            begun.append(time.time_ns())
+            await queue.enqueue(work.new({"number": number}))
+        return begun
+    rates, single = {}, SINGLE if asked == "enqueue" else 0
+    at = time.perf_counter()
+    for number in range(single):
+        await queue.enqueue(work.new({"number": number}))
+    if single:
+        rates["single"] = single / (time.perf_counter() - at)
+    at = time.perf_counter()
+    await queue.enqueue_many([work.new({"number": number}) for number in range(jobs)])
+    return {**rates, "bulk": jobs / (time.perf_counter() - at)}
+
+
 def main() -> None:
     """Do what is asked, and print the answer."""
     name, asked, address, many = sys.argv[1:]
@@ -120,7 +168,8 @@ def main() -> None:
     else:
         import uvloop  # noqa: PLC0415 - only in there
 
-        print(json.dumps(uvloop.run(pgqueuer(asked, address, int(many)))))
+        does = oban if name == "oban" else pgqueuer
+        print(json.dumps(uvloop.run(does(asked, address, int(many)))))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from detent.engine import coalesce
 from detent.engine.coalesce import Coalescer
 from detent.stores.api import Stepped, Unit, Want
 from tests.contract.world import World
@@ -72,3 +73,59 @@ async def test_wishes_of_many_holders_come_true_beside_a_commit(world: World) ->
     assert len(committed) == 1
     held = {one.claimed.jobs[0].job.id: one.claimed.jobs[0].job.holder for one in answers}
     assert sorted(map(str, held.values())) == sorted(holders)
+
+
+class Sided(Counting):
+    """A store that has room for two steps, and holds claims back until it is told."""
+
+    connections = 2
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.sizes: list[tuple[int, int]] = []
+        self.may_claim = asyncio.Event()
+
+    async def step(self, units: list[Unit], *, now: int, want: Want | None = None) -> Stepped:
+        self.sizes.append((len(units), len(want.leases) if want else 0))
+        if want is not None:
+            await self.may_claim.wait()
+        return await super().step(units, now=now, want=want)
+
+
+async def test_no_end_waits_for_a_claim_that_does_not_come_back(world: World) -> None:
+    await world.push()
+    await world.alive("w1")
+    store: Any = Sided(world)
+    asking = Coalescer(store)
+    claiming = asyncio.ensure_future(asking.claim(world.make.want(1)))
+    await asyncio.sleep(0)
+    assert len(await asking.commit([world.make.pushed()])) == 1
+    assert not claiming.done()
+    store.may_claim.set()
+    assert len((await claiming).claimed.jobs) == 1
+    assert store.sizes == [(0, 1), (1, 0)]
+    await asking.close()
+
+
+async def test_what_is_small_goes_with_a_wish_and_what_is_large_beside_it(world: World) -> None:
+    await world.alive("w1")
+    store: Any = Sided(world)
+    store.may_claim.set()
+    asking = Coalescer(store)
+    for size in (coalesce.TOGETHER_MAX, coalesce.TOGETHER_MAX + 1):
+        units = [world.make.pushed() for _ in range(size)]
+        await asyncio.gather(asking.commit(units), asking.claim(world.make.want(1)))
+    assert store.sizes == [(32, 1), (33, 0), (0, 1)]
+
+
+async def test_a_wish_beside_other_steps_is_no_larger_than_a_batch(world: World) -> None:
+    await world.alive("w1")
+    store: Any = Sided(world)
+    asking = Coalescer(store)
+    wants = [world.make.want(coalesce.WISHED_MAX) for _ in range(2)]
+    claiming = asyncio.gather(*map(asking.claim, wants))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(asking.close())
+    store.may_claim.set()
+    await asyncio.gather(claiming, closing)
+    assert store.sizes == [(0, coalesce.WISHED_MAX)] * 2

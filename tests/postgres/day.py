@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psycopg
 from msgspec.structs import replace
 
@@ -45,7 +47,8 @@ async def live(world: World, url: str, day: str) -> None:
 
 
 async def _jobs(world: World) -> None:
-    await world.must(*(world.make.pushed() for _ in range(10)))
+    await world.must(*(world.make.pushed() for _ in range(14)))
+    await _ends(world, await world.claim(4))
     one, two, three, four, five, *rest = await world.claim(10)
     units = [completing(world, stored) for stored in rest]
     want = world.make.want(3)
@@ -64,6 +67,25 @@ async def _jobs(world: World) -> None:
     [wired] = await world.claim(1, wire=True)
     await world.store.extend([(wired.job.lease or "", world.now + 2 * SECOND)], now=world.now)
     await world.must(completing(world, wired))
+
+
+async def _ends(world: World, held: Sequence[Stored]) -> None:
+    """With a result, and by a report of another kind; each with a claim, and without."""
+    first, second, third, fourth = held
+    for one, two in ((_resulting, (first, second)), (_snoozing, (third, fourth))):
+        await world.must(one(world, two[0]))
+        await world.store.step([one(world, two[1])], now=world.now, want=world.make.want(1))
+
+
+def _resulting(world: World, stored: Stored) -> Unit:
+    [move] = completing(world, stored).moves
+    return world.make.moving(replace(move, result="1"))
+
+
+def _snoozing(world: World, stored: Stored) -> Unit:
+    lease = stored.job.lease
+    command = j.Snooze(lease=lease, delay_us=SECOND)
+    return world.make.doing(stored.job, command, WORKER, store={"lease": lease})
 
 
 def _telling(world: World, stored: Stored) -> Unit:

@@ -14,6 +14,7 @@ from tests.postgres.server import databases
 
 HOT = (
     # commit
+    *("end", "end_richly", "end_and_claim", "end_richly_and_claim"),
     *("report", "report_richly", "report_and_claim", "report_richly_and_claim"),
     *("enqueue", "enqueue_one", "enqueue_tagged"),
     *("move", "step", "push", "heads", "own", "leases_locked", "workers_shared", "promised"),

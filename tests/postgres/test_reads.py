@@ -44,6 +44,7 @@ _BLIND = {"take_due", "found_held"}
 """They need to know that few jobs are in hands, which the server does after its first ANALYZE."""
 HOT = {
     # commit
+    *("end", "end_richly", "end_and_claim", "end_richly_and_claim"),
     *("report", "report_richly", "report_and_claim", "report_richly_and_claim"),
     *("enqueue", "enqueue_one", "enqueue_tagged"),
     *("move", "step", "push", "heads", "workers_shared", "promised", "counting", "rearm", "record"),

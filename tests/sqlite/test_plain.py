@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from detent.stores.sqlite import SqliteStore
 from detent.stores.sqlite.transaction import Transaction
 from tests.contract.making import USER, WORKER, Clock
 from tests.contract.world import World
+from tests.sqlite.ways import one_by_one, tables_of
 
 Commit = Callable[[World, Sequence[Unit]], Any]
 BODIES = (
@@ -59,19 +59,6 @@ async def at_once(world: World, some: Sequence[Unit]) -> list[Outcome]:
     return await world.commit(*some)
 
 
-async def one_by_one(world: World, some: Sequence[Unit]) -> list[Outcome]:
-    """The long way: every unit by itself, with all fences."""
-
-    def run(tx: Transaction) -> list[Outcome]:
-        careful = Transaction(tx.connection, is_careful=True)
-        outcomes = list(careful.commit(some, world.now))
-        careful.finish()
-        return outcomes
-
-    assert isinstance(world.store, SqliteStore)
-    return await world.store._writing().do(run)  # noqa: SLF001 - nobody else gets there
-
-
 async def lived(path: Path, commit: Commit) -> dict[str, list[Any]]:
     """All tables after some jobs were born, taken and done."""
     clock = Clock()
@@ -84,17 +71,7 @@ async def lived(path: Path, commit: Commit) -> dict[str, list[Any]]:
         stepped = await store.step([], now=world.now, want=world.make.want(6))
         done = await commit(world, endings(world, stepped.claimed.jobs))
         assert all(isinstance(one, Committed) for one in done)
-    return tables(path)
-
-
-def tables(path: Path) -> dict[str, list[Any]]:
-    """What is in the file."""
-    with sqlite3.connect(path) as found:
-        names = [
-            row[0] for row in found.execute("SELECT name FROM sqlite_schema WHERE type='table'")
-        ]
-        kept = [one for one in names if one not in ("detent_meta", "sqlite_sequence")]
-        return {name: sorted(map(repr, found.execute(f"SELECT * FROM {name}"))) for name in kept}  # noqa: S608
+    return tables_of(path)
 
 
 def test_the_short_way_leaves_what_the_long_way_leaves(tmp_path: Path) -> None:
@@ -176,7 +153,7 @@ async def born(path: Path, commit: Commit) -> dict[str, list[Any]]:
             rows.sort(key=lambda row: some.index(row[0]))
             outcomes = await commit(world, Births(rows))
             assert all(isinstance(one, Committed) for one in outcomes)
-    return tables(path)
+    return tables_of(path)
 
 
 def mould(key: str | None = None, **more: Any) -> Mould:

@@ -2,6 +2,10 @@
 
 A lone caller waits for nobody. Nothing is kept back to make a step larger, so idle latency stays
 what one commit takes, and throughput grows with the number of callers.
+
+Where the store can do several things at once, wishes have a way of their own beside that of the
+units: a batch of jobs is claimed while another is ended, and no end waits for a claim. Only what
+is small goes together, because a commit costs more than all that is in it.
 """
 
 from __future__ import annotations
@@ -13,13 +17,26 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from detent.errors import StoreClosed
-from detent.stores.api import RECORDS_MAX, Claimed, Outcome, Stepped, Store, Unit, Want
+from detent.stores.api import (
+    RECORDS_MAX,
+    Claimed,
+    Outcome,
+    SideBySide,
+    Stepped,
+    Store,
+    Unit,
+    Want,
+)
 from detent.stores.births import Births
 
 __all__ = ["Coalescer"]
 
 WISHES_MAX = 8
 """So many different wishes are granted side by side: each may need a connection of its own."""
+TOGETHER_MAX = 32
+"""A step with more units than this takes no wish along if both can be done at once."""
+WISHED_MAX = 100
+"""So many jobs are claimed at once beside other steps: more would all run at once, and so end."""
 
 
 class _Asked:
@@ -35,12 +52,16 @@ class _Asked:
 
 
 class Coalescer:
-    """Turns calls into steps of one store, one step after the other."""
+    """Turns calls into steps of one store, one step after the other on each of two ways at most."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._queue: deque[_Asked] = deque()
+        self._wishes: deque[_Asked] = deque()
         self._working: asyncio.Task[None] | None = None
+        self._wishing: asyncio.Task[None] | None = None
+        self._has_sides = isinstance(store, SideBySide) and store.connections > 1
+        self._is_granting = False
         self._is_closed = False
 
     async def commit(self, units: Sequence[Unit]) -> list[Outcome]:
@@ -57,13 +78,18 @@ class Coalescer:
     async def close(self) -> None:
         """Finish what was asked for, and take nothing more."""
         self._is_closed = True
-        if self._working is not None:
-            await self._working
+        while (left := self._wishing or self._working) is not None:
+            await left
 
     def _ask(self, units: Sequence[Unit], size: int, want: Want | None = None) -> _Asked:
         if self._is_closed:
             raise StoreClosed("The engine is closed")
         asked = _Asked(units, want, size)
+        if self._has_sides and want is not None and not units:
+            self._wishes.append(asked)
+            if self._wishing is None:
+                self._wishing = asyncio.ensure_future(self._grant())
+            return asked
         self._queue.append(asked)
         if self._working is None:
             self._working = asyncio.ensure_future(self._work())
@@ -71,17 +97,18 @@ class Coalescer:
 
     async def _work(self) -> None:
         while self._queue:
-            await self._step(_parted(self._next()))
+            taken = _next(self._queue, RECORDS_MAX)
+            if not self._is_granting and sum(asked.size for asked in taken) <= TOGETHER_MAX:
+                taken += _next(self._wishes, WISHED_MAX)
+            await self._step(_parted(taken))
         self._working = None
 
-    def _next(self) -> list[_Asked]:
-        """As many of those who wait as fit into one step."""
-        taken: list[_Asked] = []
-        room = RECORDS_MAX
-        while self._queue and (not taken or self._queue[0].size <= room):
-            taken.append(self._queue.popleft())
-            room -= taken[-1].size
-        return taken
+    async def _grant(self) -> None:
+        while self._wishes:
+            self._is_granting = True
+            await self._step(_parted(_next(self._wishes, WISHED_MAX)))
+            self._is_granting = False
+        self._wishing = None
 
     async def _step(self, parts: Sequence[Sequence[_Asked]]) -> None:
         """Mostly one; a store that has one writer makes one commit of several."""
@@ -108,6 +135,15 @@ class Coalescer:
             at += len(asked.units)
             claimed = Claimed() if asked.want is None else next(shares)
             _settle(asked, Stepped(outcomes, claimed))
+
+
+def _next(queue: deque[_Asked], room: int) -> list[_Asked]:
+    """As many of those who wait as fit into one step."""
+    taken: list[_Asked] = []
+    while queue and (not taken or queue[0].size <= room):
+        taken.append(queue.popleft())
+        room -= taken[-1].size
+    return taken
 
 
 def _parted(taken: Sequence[_Asked]) -> list[list[_Asked]]:

@@ -47,7 +47,7 @@ TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Beside(msgspec.Struct, frozen=True, gc=False):
     """What is stored together with a move and is no part of the lifecycle."""
 
     result: str | None = None
@@ -67,7 +67,7 @@ class Beside(msgspec.Struct, frozen=True):
         )
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One command to one job. `known` is the job as the caller saw it last: it saves a question.
 
     Without a command it is whatever time alone does to the job by now, which only the system says.
@@ -98,7 +98,7 @@ class _Open:
     def __init__(self, change: Change, command_id: str, name: Callable[[], str]) -> None:
         self.change = change
         self.command_id = command_id
-        self.new_ids = [name() for _ in change.new]
+        self.new_ids = [name() for _ in change.new] if change.new else []
         self.stored = change.known
         self.is_fresh = change.known is None
         self.answer: j.Answer | None = None

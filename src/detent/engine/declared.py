@@ -66,10 +66,10 @@ class Declared:
             self._known[name] = (now + KNOWN_US, _read(record).secret)
         return {name: self._known[name][1] for name in names}
 
-    def has_none(self, name: str) -> bool:
+    def has_none(self, name: str, now: int) -> bool:
         """Whether the type is known to have no secrets, without asking anybody."""
         until, paths = self._known.get(name, (0, ()))
-        return not paths and self._store.now() < until
+        return not paths and now < until
 
     async def applied(self, asks: Sequence[Ask]) -> Sequence[Ask]:
         """The same requests; those of callers who do not know what is secret are told."""

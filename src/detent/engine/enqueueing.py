@@ -113,7 +113,7 @@ class Enqueueing:
         self._declared = declared
         self._plain = Coalescer(store)
         self._keyed = Coalescer(store)
-        self._press = Gathering(self._pressed, RECORDS_MAX)
+        self._press = Gathering[tuple[Mould, str], Birth](self._pressed, RECORDS_MAX)
         self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:

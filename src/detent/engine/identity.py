@@ -16,6 +16,7 @@ __all__ = ["Identity", "derived_id"]
 
 _CHANCE = 62
 _FRACTION = 12
+_FRACTIONS = (1 << _FRACTION) - 1
 _DRAWN = 1_024
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 """What the first digit of chance becomes: two of its bits say how the rest is to be read."""
@@ -34,7 +35,8 @@ class Identity:
         self._lock = threading.Lock()
         self._last_id = 0
         self._last_place = 0
-        self._chances: list[str] = []
+        self._tails: list[str] = []
+        self._front = 0, ""
         _copied_by_fork.add(self)
 
     def id(self) -> str:
@@ -56,25 +58,34 @@ class Identity:
     def _ids(self, number: int, now: int) -> list[str]:
         first = max(_stamp(now), self._last_id + 1)
         self._last_id = first + number - 1
-        return [_named(first + at, chance) for at, chance in enumerate(self._drawn(number))]
+        return [self._named(first + at, tail) for at, tail in enumerate(self._drawn(number))]
+
+    def _named(self, stamp: int, tail: str) -> str:
+        """The UUID of a stamp and a tail; `uuid.UUID` takes its time."""
+        at_ms, fraction = stamp >> _FRACTION, stamp & _FRACTIONS
+        if self._front[0] != at_ms:
+            # All of one millisecond begin alike.
+            told = f"{at_ms:012x}"
+            self._front = at_ms, f"{told[:8]}-{told[8:]}-7"
+        return f"{self._front[1]}{fraction:03x}{tail}"
 
     def _drawn(self, number: int) -> list[str]:
         """Asked for in bulk: each question to the system lets another thread go first."""
-        chances = self._chances
-        if len(chances) < number:
+        tails = self._tails
+        if len(tails) < number:
             drawn = os.urandom(8 * (number + _DRAWN)).hex()
-            chances += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+            tails += [_tail(drawn[at : at + 16]) for at in range(0, len(drawn), 16)]
         if number == 1:
-            return [chances.pop()]
-        left = len(chances) - number
-        taken = chances[left:]
-        del chances[left:]
+            return [tails.pop()]
+        left = len(tails) - number
+        taken = tails[left:]
+        del tails[left:]
         return taken
 
     def forget_chances(self) -> None:
         """What a fork copies is not used again."""
         self._lock = threading.Lock()
-        self._chances = []
+        self._tails = []
 
     def place(self) -> int:
         """The next position in a queue: neither ids nor times are good enough for first come."""
@@ -110,10 +121,9 @@ def derived_id(at: int, number: int, *parts: str) -> str:
     return _written((at_ms << 80) | (7 << 76) | (high << 64) | (2 << _CHANCE) | tail)
 
 
-def _named(stamp: int, chance: str) -> str:
-    """The UUID of a stamp and 16 digits of chance; `uuid.UUID` takes its time."""
-    at, tail = f"{stamp:015x}", _VARIANT[chance[0]] + chance[1:]
-    return f"{at[:8]}-{at[8:12]}-7{at[12:]}-{tail[:4]}-{tail[4:]}"
+def _tail(chance: str) -> str:
+    """What 16 digits of chance come to at the end of a UUID."""
+    return f"-{_VARIANT[chance[0]]}{chance[1:4]}-{chance[4:]}"
 
 
 def _written(number: int) -> str:

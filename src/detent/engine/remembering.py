@@ -39,10 +39,10 @@ class Remembered(Generic[K, V]):
         # Whoever is called off takes nobody with them.
         return await asyncio.shield(asking)
 
-    def fresh(self, key: K) -> tuple[V] | None:
+    def fresh(self, key: K, now: int) -> tuple[V] | None:
         """The answer, if it is known and nobody needs to ask again."""
         found = self._known.get(key)
-        return None if found is None or self._now() >= found[0] else (found[1],)
+        return None if found is None or now >= found[0] else (found[1],)
 
     def forget(self, key: K | None = None) -> None:
         """What is known of the key, or of all, is not true any more."""

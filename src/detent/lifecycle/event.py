@@ -42,7 +42,7 @@ _COSTS = {
 }
 
 
-class By(msgspec.Struct, frozen=True):
+class By(msgspec.Struct, frozen=True, gc=False):
     """Who moved it: the kind that the edge allows, and which one."""
 
     kind: Actor

@@ -1,12 +1,14 @@
-"""The event loops of worker processes: uvloop where there is one, which does the same in less time.
+"""The interpreter of worker processes: its loops, and what it looks through for what can go.
 
-In programs of others it is theirs to choose, and a loop in C does not like to be left running when
-the interpreter ends. A worker process closes what it has opened.
+Loops are of uvloop where there is one, which does the same in less time. In programs of others all
+of that is theirs to choose, and a loop in C does not like to be left running when the interpreter
+ends. A worker process closes what it has opened.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 
 try:
     import uvloop
@@ -15,4 +17,10 @@ except ImportError:
 else:
     new_loop = uvloop.new_event_loop
 
-__all__ = ["new_loop"]
+__all__ = ["new_loop", "settle_in"]
+
+
+def settle_in() -> None:
+    """What is here when the work begins stays until the end: nobody looks through it again."""
+    gc.collect()
+    gc.freeze()

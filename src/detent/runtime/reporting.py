@@ -130,10 +130,11 @@ class Reporter:
             if one.change is not None
         ]
         answers = await self._answers(changes) if changes else []
-        for report, answer in zip(told, answers, strict=True):
-            if isinstance(answer, Refusal) and report.change is not None:
+        for at in _refused(answers):
+            change = told[at].change
+            if change is not None:
                 # The last lines go with the end, in one commit; of one that is refused they stay.
-                await self.keep(report.flight, report.change.beside.lines)
+                await self.keep(told[at].flight, change.beside.lines)
         return answers
 
     async def keep(self, flight: Flight, lines: Sequence[Line]) -> None:
@@ -144,7 +145,7 @@ class Reporter:
 
     async def _answers(self, changes: Sequence[Change]) -> list[j.Answer]:
         answers = await self._engine.carry_out(changes)
-        unasked = [at for at, one in enumerate(answers) if _is_unasked(one)]
+        unasked = [at for at in _refused(answers) if _is_unasked(answers[at])]
         if unasked:
             # Those stopped of their own accord, as if they had been asked to: that is a discard.
             again = [_discarding(changes[at]) for at in unasked]
@@ -207,6 +208,11 @@ def _gave_way(ended: Ended) -> bool:
     """Whether it ended because it was stopped, and not by itself."""
     is_asked = isinstance(ended, Raised) and isinstance(ended.error, Cancelled)
     return is_asked or isinstance(ended, Stopped)
+
+
+def _refused(answers: Sequence[j.Answer]) -> list[int]:
+    """Which of them; mostly none."""
+    return [at for at, one in enumerate(answers) if isinstance(one, Refusal)]
 
 
 def _is_unasked(answer: j.Answer) -> bool:

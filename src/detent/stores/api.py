@@ -106,6 +106,7 @@ __all__ = [
     "Record",
     "Rejected",
     "Retention",
+    "SideBySide",
     "Stale",
     "StaleFlow",
     "StaleRecord",
@@ -375,4 +376,14 @@ class Anywhere(Protocol):
 
     def step_here(self, units: Sequence[Unit], *, now: int) -> Stepped:
         """The same as `step` without a wish, waited for in the calling thread."""
+        ...
+
+
+@runtime_checkable
+class SideBySide(Protocol):
+    """What a store has if it takes several steps at once, each on a connection of its own."""
+
+    @property
+    def connections(self) -> int:
+        """How many."""
         ...

@@ -83,7 +83,7 @@ def key_of(record: Job | Workflow) -> Key:
     return record.tenant, record.id
 
 
-class Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, frozen=True, gc=False):
     """What a job is about. Written once, with the job, and never changed.
 
     `payload` and `meta` are exact JSON text: what comes out is byte for byte what went in. `key` is
@@ -128,7 +128,7 @@ class Note(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """A job as the store has it: the record, when time may next change it, and what it is about.
 
     Of an erased job only the record, its type and its history are left.
@@ -163,7 +163,7 @@ class Idempotency(msgspec.Struct, frozen=True):
     expires_at: int
 
 
-class New(msgspec.Struct, frozen=True):
+class New(msgspec.Struct, frozen=True, gc=False):
     """A job that comes into being."""
 
     job: Job
@@ -174,7 +174,7 @@ class New(msgspec.Struct, frozen=True):
     idempotency: Idempotency | None = None
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """A job that goes on: its next record and the events that lead there.
 
     `version` is the one the decision was made on. Without events only `wake_at` moves. `lease` is
@@ -230,7 +230,7 @@ class FlowMove(msgspec.Struct, frozen=True):
     answer: Accepted
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(msgspec.Struct, frozen=True, gc=False):
     """What one decision changes: all of it is committed, or none. `command_id` is its own.
 
     What jobs of a workflow do moves the counters of their step, and what follows from these for

@@ -31,11 +31,12 @@ from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
-from detent.runtime.loops import new_loop
+from detent.runtime.loops import new_loop, settle_in
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
+from detent.runtime.sweeping import settle, sweep_rarely
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
@@ -164,6 +165,7 @@ class Child:
 
     async def _work(self, worker: Worker) -> None:
         reach = self._app.bridge.reach
+        settle_in()
         running = asyncio.create_task(worker.run())
         beside = [asyncio.create_task(reach(self._tell_status(worker)))]
         if self._app.listening and self._told.server is None:
@@ -292,11 +294,13 @@ def main() -> int:
     is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
     log_to_stderr(as_json=is_json, component="worker", plain=plain)
     told = msgspec.json.decode(text, type=Told)
+    sweep_rarely()
     try:
         app = load(told.reference)
     except AppError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return PERMANENT
+    settle()
     app.move_to(told.url)
     app.bridge.new_loop = new_loop
     if told.server is not None:

@@ -107,7 +107,7 @@ class Receive(Report, frozen=True):
     start_us: int
 
 
-class Complete(Report, frozen=True):
+class Complete(Report, frozen=True, gc=False):
     """The handler succeeded; `digest` is that of the result."""
 
     event: ClassVar[JobEvent] = JobEvent.COMPLETE

@@ -106,7 +106,7 @@ SETTLED_BY = By(Actor.SYSTEM, "settle")
 """Who moves a job on when a move leaves it already due, expired or without a queue."""
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(msgspec.Struct, frozen=True, gc=False):
     """Everything a decision may look at besides the job, the command and the time.
 
     A `lease` of `None` means that the row was not looked at; a row that is missing in the store

@@ -15,7 +15,7 @@ from detent.lifecycle.event import By, Event
 from detent.lifecycle.job.commands import Complete, Enqueue
 from detent.lifecycle.job.deciding import decide
 from detent.lifecycle.job.record import Accepted, Answer, Context, Job
-from detent.lifecycle.job.values import ill_formed
+from detent.lifecycle.job.values import is_plain_name
 from detent.lifecycle.job.waking import next_wake
 from detent.lifecycle.machine import Refusal
 
@@ -97,11 +97,9 @@ def _short(values: _Values) -> _Values:
 
 
 _PREVIOUS = _JOB.index("previous")
-_ID, _PLACE_AT, _LEASE, _READY = (_JOB.index(name) for name in ("id", "place", "lease", "ready_at"))
+_ID, _PLACE_AT, _LEASE = (_JOB.index(name) for name in ("id", "place", "lease"))
 _CLAIMED, _RECEIVED = _JOB.index("claimed_at"), _JOB.index("received_at")
 _DIGEST = _EVENT.index("digest")
-_OWN = (_ID, _CREATED, _PLACE_AT, _ENQUEUED, _READY, *range(_CLAIMED, _RECEIVED))
-"""What a job keeps through its completion and no other has: its name, its place, its moments."""
 
 
 class Endings:
@@ -130,13 +128,19 @@ class Endings:
         return answer
 
     def _is_common(self, job: Job, command: Complete, ctx: Context) -> bool:
-        """It is reported under the lease that it has, in time, and nobody has called it off."""
+        """It is reported under the lease that it has, in time, and nobody has called it off.
+
+        The moment and the actor are those of the one that was decided about: what is left to be
+        looked at are the names.
+        """
         return (
             command.lease is not None
             and command.lease == job.lease
             and ctx.reason is None
+            and ctx.place is None
             and job.last_at <= self._now
-            and ill_formed(command, self._now, ctx) is None
+            and is_plain_name(ctx.command_id)
+            and (command.digest is None or is_plain_name(command.digest))
         )
 
     def _learn(self, before: _Values, answer: Accepted, command: Complete, ctx: Context) -> None:
@@ -149,8 +153,14 @@ class Endings:
 
     def _like_another(self, before: _Values, command: Complete, ctx: Context) -> Accepted:
         after = self._after.copy()
-        for at in _OWN:
-            after[at] = before[at]
+        # What a job keeps through its completion and no other has.
+        after[_ID], after[_CREATED], after[_PLACE_AT] = (
+            before[_ID],
+            before[_CREATED],
+            before[_PLACE_AT],
+        )
+        after[_ENQUEUED:_ACTIVATED] = before[_ENQUEUED:_ACTIVATED]
+        after[_CLAIMED:_RECEIVED] = before[_CLAIMED:_RECEIVED]
         edge, between, facts = self._event
         names = before[0], before[_ID]
         event: _Values = (*names, *edge, ctx.command_id, *between, command.digest, *facts)

@@ -14,7 +14,15 @@ from detent.lifecycle.job.guards import Unmet
 from detent.lifecycle.job.record import Context
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = ["INSTANT_MAX", "NAME_MAX", "REASON_MAX", "TRIES_MAX", "ill_formed", "ill_timed"]
+__all__ = [
+    "INSTANT_MAX",
+    "NAME_MAX",
+    "REASON_MAX",
+    "TRIES_MAX",
+    "ill_formed",
+    "ill_timed",
+    "is_plain_name",
+]
 
 NAME_MAX = 255
 REASON_MAX = 2_000
@@ -56,9 +64,15 @@ def ill_timed(now: int, ctx: Context) -> Unmet | None:
     return None
 
 
+def is_plain_name(value: Any) -> bool:
+    """Whether it is well formed at a glance: plain text is told by a flag, without looking."""
+    return (
+        type(value) is str and value.isascii() and 0 < len(value) <= NAME_MAX and NUL not in value
+    )
+
+
 def _name(value: Any) -> str | None:
-    # The common case first: plain text is told by a flag, without looking at it.
-    if type(value) is str and value.isascii() and 0 < len(value) <= NAME_MAX and NUL not in value:
+    if is_plain_name(value):
         return None
     if isinstance(value, str) and 0 < len(value) <= NAME_MAX and _is_writable(value):
         return None

@@ -100,7 +100,7 @@ class Run:
         self.ctx = ctx
         self.signature = signature
         self.opened = opened
-        self.around = around or Arounds()
+        self.around = Arounds() if around is None else around
         self.begun: Callable[[], None] = _nothing
         """Called when there is a place for the handler, just before that is called itself."""
 

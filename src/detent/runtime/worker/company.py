@@ -30,16 +30,16 @@ class Company:
     def comes(self, flight: Flight) -> None:
         """It is about to begin."""
         self._apart += is_alone(flight.stored)
-        self._look()
+        if self._apart or self._is_crowded:
+            self._look()
 
     def goes(self, flight: Flight) -> None:
         """It has ended, or nobody listens to it any more."""
-        self._apart -= is_alone(flight.stored)
-        self._look()
+        if self._apart or self._is_crowded:
+            self._apart -= is_alone(flight.stored)
+            self._look()
 
     def _look(self) -> None:
-        if not self._apart and not self._is_crowded:
-            return
         is_crowded = self._apart > 0 and self._has_inmates()
         if is_crowded is not self._is_crowded:
             self._is_crowded = is_crowded

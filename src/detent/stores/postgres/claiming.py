@@ -23,6 +23,7 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
 from detent.stores.api import Claimed, Stored, Want, key_of
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.ends import joined
 from detent.stores.postgres.reading import get
 from detent.stores.postgres.rows import stored_of
 
@@ -36,9 +37,8 @@ _ASIDES: Final = ("result", "failures", "note", "checkpoint")
 
 
 class _Holding(msgspec.Struct, frozen=True):
-    """The facts of a claim's event that are the same for every profile."""
+    """The facts of a claim's event that are the same for every job."""
 
-    lease: str
     holder: str
     wire: bool
 
@@ -71,11 +71,9 @@ def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str,
         "types": None if want.types is None else list(want.types),
         "profiles": list(spans),
         "lease_spans": list(spans.values()),
-        "leases": want.leases,
-        # Without its last brace, so that the length of the lease can follow.
-        "rests": [
-            _encode(_Holding(one, want.holder, want.wire))[:-1].decode() for one in want.leases
-        ],
+        "leases": joined(want.leases),
+        # After the lease, and without its last brace, so that the length of the lease can follow.
+        "rest": f",{_encode(_Holding(want.holder, want.wire))[1:-1].decode()}",
         "wanted": len(want.leases),
         "holder": want.holder,
         "wire": want.wire,

@@ -56,6 +56,10 @@ class Marks:
             self.drop()
         return told_of(self._last.items()) if self._last else NO_MARKS
 
+    def minds(self, took_s: float) -> bool:
+        """Whether it matters where a claim that took so long has ended."""
+        return bool(self._last) or took_s > self._slow_s
+
     def keep(self, taken: Sequence[tuple[int, Position]], took_s: float, rung: int) -> None:
         """Remember what a claim took that was begun when the bell had rung so often.
 

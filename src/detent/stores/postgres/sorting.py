@@ -14,6 +14,7 @@ from detent.lifecycle.job.table import IN_HANDS
 from detent.stores.api import Key, Move, New, Unit, key_of, name_of
 from detent.stores.births import Births
 from detent.stores.postgres.bearing import Shared, shared
+from detent.stores.postgres.ends import Ends, ends_of
 from detent.stores.postgres.lanes import Lane, lane_of
 
 __all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
@@ -25,9 +26,9 @@ class Batch(msgspec.Struct, frozen=True):
     `moves` are single moves and `news` new jobs that nothing but the version, the lease or the id
     can speak against; either stands for all units, or neither. `fusable` moves leave what a claim
     takes alone, so both may be one statement. `reports` are moves that only take a job out of its
-    holder's hands, and `fresh` jobs were enqueued and nothing else. Of those that are `born` of
-    one mould only what is their own is told. A `keyed` batch may have to wait for somebody's
-    transaction.
+    holder's hands, `ends` are such that complete alike, and `fresh` jobs were enqueued and nothing
+    else. Of those that are `born` of one mould only what is their own is told. A `keyed` batch may
+    have to wait for somebody's transaction.
     """
 
     units: Sequence[Unit]
@@ -36,6 +37,7 @@ class Batch(msgspec.Struct, frozen=True):
     news: bool = False
     fusable: bool = False
     reports: bool = False
+    ends: Ends | None = None
     fresh: bool = False
     born: Shared | None = None
     keyed: bool = False
@@ -47,6 +49,9 @@ def sort(units: Sequence[Unit]) -> Batch:
     if common is not None:
         return Batch(units, frozenset((common.lane,)), born=common)
     units = tuple(units)
+    ends = ends_of(units) if units and _is_end(units[0]) else None
+    if ends is not None:
+        return Batch(units, frozenset(), moves=True, fusable=True, reports=True, ends=ends)
     sound = [is_sound(unit) for unit in units]
     news = [new for unit, is_good in zip(units, sound, strict=True) if is_good for new in unit.new]
     keyed = any(new.unique is not None or new.idempotency is not None for new in news)
@@ -155,6 +160,15 @@ def _is_report(move: Move) -> bool:
         return False
     rest = (job.lease, job.lease_us, job.received_at, job.start_us)
     return not job.wire and rest == (None, None, None, None)
+
+
+def _is_end(unit: Unit) -> bool:
+    """Whether it is the report of one completion, with a result and nothing else beside it."""
+    if not is_sound(unit) or not _is_plain_move(unit):
+        return False
+    move = unit.moves[0]
+    is_bare = move.failure is None and not move.lines and move.wake_at is None
+    return is_bare and _is_report(move) and move.events[0].name == "complete"
 
 
 def is_sound(unit: Unit) -> bool:

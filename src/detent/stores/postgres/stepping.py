@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from detent.errors import StoreBusy
 from detent.lifecycle.profile import PROFILES, CancelMode
 from detent.stores import api
-from detent.stores.api import Claimed, Outcome, Stepped, Unit, Want
+from detent.stores.api import Claimed, Outcome, Stepped, Stored, Unit, Want
 from detent.stores.births import Births
 from detent.stores.legal import is_grantable
 from detent.stores.postgres import arrays, bearing, claiming, granting, writing
 from detent.stores.postgres.connection import LOCK_MS, Connection, Row
+from detent.stores.postgres.ends import joined
 from detent.stores.postgres.faults import UNFIT
 from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.marks import NO_MARKS, Position
@@ -25,6 +26,8 @@ from detent.stores.postgres.sorting import Batch
 __all__ = ["Step"]
 
 _WITH_CLAIM: Final = {
+    "end": "end_and_claim",
+    "end_richly": "end_richly_and_claim",
     "move": "step",
     "report": "report_and_claim",
     "report_richly": "report_richly_and_claim",
@@ -48,13 +51,21 @@ class Step:
         self._want = want
         self._now = now
         self._marks = marks
-        self.reached: tuple[tuple[int, Position], ...] = ()
+        self._lanes_of: Sequence[int] = ()
+        self._taken: Sequence[Stored] = ()
         self.took_s = 0.0
         self.is_short = False
         """Whether it may have left something that could have been claimed."""
         self.is_limited: bool | None = None
         self.has_opened = False
         self._tries = 0
+
+    @property
+    def reached(self) -> tuple[tuple[int, Position], ...]:
+        """How far a statement that claims has come in each lane."""
+        jobs = (stored.job for stored in self._taken)
+        positions = (Position(~job.priority, job.place or 0, job.id) for job in jobs)
+        return tuple(zip(self._lanes_of, positions, strict=True))
 
     async def run(self, connection: Connection) -> Stepped:
         """The answers, when everything is durable.
@@ -114,11 +125,9 @@ class Step:
         return rows
 
     def _read(self, rows: list[Row], start: int) -> tuple[claiming.Answer, Claimed]:
-        """What such a statement says, and how far it has come in each lane."""
+        """What such a statement says."""
         answer, claimed = claiming.read(rows, start)
-        jobs = (stored.job for stored in claimed.jobs)
-        positions = (Position(~job.priority, job.place or 0, job.id) for job in jobs)
-        self.reached = tuple(zip(answer.lanes, positions, strict=True))
+        self._lanes_of, self._taken = answer.lanes, claimed.jobs
         return answer, claimed
 
     def _leaves_it(self, answer: claiming.Answer) -> bool:
@@ -231,7 +240,7 @@ class Step:
     async def _move(self, connection: Connection) -> Stepped:
         statement, told = self._told_moves()
         rows = await connection.fetch(statement, **told)
-        held = {number for (number,) in rows}
+        held = self._held([number for (number,) in rows])
         return Stepped(await self._answers(connection, held))
 
     async def _move_and_claim(self, connection: Connection, want: Want) -> Stepped:
@@ -239,7 +248,8 @@ class Step:
         told = {**moves, **claiming.asked(want, self._now, self._marks)}
         rows = await self._timed(connection, _WITH_CLAIM[statement], told)
         answer, claimed = self._read(rows, 1)
-        held = set(range(len(self._batch.units)) if rows[0][0] is None else rows[0][0])
+        everything = range(len(self._batch.units))
+        held = set(everything) if rows[0][0] is None else self._held(rows[0][0])
         outcomes = await self._answers(connection, held)
         if len(held) < len(outcomes):
             # Whoever was refused hears how things stood before the claim, so that waited.
@@ -248,8 +258,15 @@ class Step:
             return Stepped(outcomes, await self._with_care(connection, want, is_inside=False))
         return Stepped(outcomes, await self._completed(connection, want, answer, claimed))
 
+    def _held(self, numbers: Sequence[int]) -> set[int]:
+        """The units that these numbers of the statement mean."""
+        ends = self._batch.ends
+        return set(numbers) if ends is None else {ends.order[number - 1] for number in numbers}
+
     def _told_moves(self) -> tuple[str, dict[str, Any]]:
         """The statement that writes these moves, and what it is told."""
+        if (ends := self._batch.ends) is not None:
+            return "end_richly" if ends.is_rich else "end", ends.told
         moves = [(number, unit.moves[0]) for number, unit in enumerate(self._batch.units)]
         asides = arrays.asides_of(moves)
         if self._batch.reports:
@@ -273,6 +290,8 @@ class Step:
 def _is_plain(want: Want | None) -> TypeGuard[Want]:
     """Whether a statement can grant it, as far as the wish itself tells."""
     if want is None or want.fair is not None or _is_of_workflows(want):
+        return False
+    if joined(want.leases) is None:
         return False
     return is_grantable(want)
 

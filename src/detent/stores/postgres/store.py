@@ -43,7 +43,7 @@ from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
-from detent.stores.postgres.sorting import sort
+from detent.stores.postgres.sorting import Batch, sort
 from detent.stores.postgres.stepping import Step
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.workers import need_legal
@@ -100,6 +100,11 @@ class PostgresStore:
         self._open: _Open | None = None
         self._folded_at = 0.0
         self._is_limited = False
+
+    @property
+    def connections(self) -> int:
+        """How many steps it takes at once."""
+        return self._address.connections
 
     # --- opening and closing ------------------------------------------------------------------
 
@@ -182,16 +187,23 @@ class PostgresStore:
         step = Step(self._lanes, batch, want, now, self._marks.told(seen))
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None:
-            self._marks.keep(step.reached, step.took_s, seen)
+            reached = step.reached if self._marks.minds(step.took_s) else ()
+            self._marks.keep(reached, step.took_s, seen)
             stepped = await self._with_rest(want, stepped, now, is_short=step.is_short)
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
-        self._is_limited |= not batch.born and any(unit.limits for unit in units)
-        if step.has_opened or batch.born or any(self._may_let_in(unit) for unit in units):
+        is_plain = batch.ends is not None or batch.born is not None
+        self._is_limited |= not is_plain and any(unit.limits for unit in units)
+        if step.has_opened or self._may_have_let_in(batch):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
 
-    def _may_let_in(self, unit: Unit) -> bool:
+    def _may_have_let_in(self, batch: Batch) -> bool:
         """Whether somebody may claim what could not be claimed before: a job came, or room did."""
+        if batch.ends is not None:
+            return self._is_limited
+        return batch.born is not None or any(self._may_let_in(unit) for unit in batch.units)
+
+    def _may_let_in(self, unit: Unit) -> bool:
         if unit.gates or unit.limits or any(new.job.state == "available" for new in unit.new):
             return True
         moved = [move for move in unit.moves if move.events]
@@ -213,7 +225,9 @@ class PostgresStore:
             return stepped
         self._marks.drop()
         with suppress(StoreError):
-            if await self._run(placing.place) or is_short:
+            # With something to do already, nobody waits until it is known whether there is more.
+            placed = 0 if jobs else await self._run(placing.place)
+            if placed or is_short:
                 more = (await self._run(Step(self._lanes, sort(()), rest, now).run)).claimed
                 claimed = replace(more, jobs=(*jobs, *more.jobs))
                 return replace(stepped, claimed=claimed)

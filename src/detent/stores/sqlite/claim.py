@@ -121,7 +121,8 @@ class _Claim:
         self._taking.write()
         changes = flows.changes_of(self._moved)
         self._tx.writing.follow(changes, [], self._now, self._want.command_id)
-        self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
+        if self._shut:
+            self._tx.execute_many("gate_job", [(seq,) for seq in self._shut])
         if self._is_tired:
             # Whoever was granted too little comes again at once, and finds the way shorter.
             self._tx.may_be_claimable = True

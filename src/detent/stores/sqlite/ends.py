@@ -8,6 +8,7 @@ them is nothing for here, and then all of them go the other ways, unit by unit.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -29,7 +30,9 @@ FEW: Final = 4
 """Fewer than so many are written one by one: that takes less time."""
 _ACTIVE, _COMPLETED = JobState.ACTIVE.value, JobState.COMPLETED.value
 _COMMAND, _DIGEST = (Event.__struct_fields__.index(name) for name in ("command_id", "digest"))
-_ESCAPE: Final = "\\"
+_NUL, _ESCAPED = "\0", "\\u0000"
+_SIMPLE = re.compile(r"[\w:.\-]*", re.ASCII)
+"""Digests that are the same in JSON and outside."""
 _encode = msgspec.json.Encoder().encode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 
@@ -157,14 +160,17 @@ def _said(moves: Sequence[Move]) -> _Said | None:
     events = [move.events[0] for move in moves]
     first = events[0]
     command, digest = len(first.command_id), len(first.digest or "")
-    names = _text([f"{one.command_id}{one.digest or ''}{one.record}" for one in events])
     if any(len(one.command_id) != command or len(one.digest or "") != digest for one in events):
         return None
     tenant, _, *told = rows.event_row(first)
     rest = _around(told.pop(), first.digest)
+    if rest is None:
+        return None
+    names = _text([f"{one.command_id}{one.digest or ''}{one.record}" for one in events])
+    digests = "".join([one.digest or "" for one in events])
     results = "".join([move.result for move in moves if move.result is not None])
-    said = f"{names}{first.actor_id}{rest}"
-    if rest is None or not _is_plain(said) or not results.isascii() or "\0" in results:
+    said = f"{names}{first.actor_id}{rest[0]}{rest[1]}{results}"
+    if not _is_told(said) or not _SIMPLE.fullmatch(digests):
         return None
     del told[7]
     return _Said(names, command, digest, (tenant, *told, *rest))
@@ -178,9 +184,9 @@ def _around(rest: Any, digest: str | None) -> tuple[Any, str] | None:
     return (parts[0], parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 - before, and after
 
 
-def _is_plain(said: str) -> bool:
-    """Whether it is the same in JSON and outside, and any database can keep it."""
-    return said.isascii() and _ESCAPE not in said
+def _is_told(said: str) -> bool:
+    """Whether any database can keep these texts; what is no ASCII is looked at by others."""
+    return said.isascii() and _NUL not in said and _ESCAPED not in said
 
 
 def _text(values: Sequence[Any]) -> str:

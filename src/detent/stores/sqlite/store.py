@@ -30,6 +30,7 @@ from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.migrate import bring_up_to_date
 from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
+from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
@@ -91,7 +92,8 @@ class SqliteStore:
             turns.close()
             raise
         self._pool = Pool(self._path, self._patience.read_s)
-        self._writer = Writer(connection, turns, self._bell.ring)
+        sleep = Sleep(self._path.with_name(f"{self._path.name}-wal"))
+        self._writer = Writer(connection, turns, sleep, self._bell.ring)
         self._bell.start(self._writer.watch)
 
     def _connect(self) -> sqlite3.Connection:

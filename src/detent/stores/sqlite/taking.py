@@ -109,7 +109,7 @@ class Taking:
         self._connection = connection
         self._pending = pending
         self._now = now
-        self._is_learning = not want.wire and all(map(_SIMPLE.fullmatch, want.leases))
+        self._is_learning = not want.wire and bool(_SIMPLE.fullmatch("".join(want.leases)))
         self._pattern: _Pattern | None = None
         self._alike: list[tuple[int, str, str]] = []
         """Those that went like another and are not written yet: row, id and lease."""

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from detent.errors import StoreClosed, StoreError, StoreUnavailable
 from detent.stores.sqlite.faults import broken, is_fatal, is_ours, translated
+from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
@@ -22,8 +23,6 @@ __all__ = ["Operation", "Writer"]
 T = TypeVar("T")
 BATCH_S: Final = 0.02
 """How long one transaction may take before others get their turn."""
-WATCH_S: Final = 0.002
-"""How often we look for commits of other processes while somebody waits for one."""
 _ROW_S: Final = 5e-6
 _HANDFUL: Final = 64
 """When so many wait, the thread gets its turn in between: it writes while others are asked for."""
@@ -74,13 +73,19 @@ class Writer:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, turns: Turns, on_change: Callable[[], None]
+        self,
+        connection: sqlite3.Connection,
+        turns: Turns,
+        sleep: Sleep,
+        on_change: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._turns = turns
+        self._sleep = sleep
         self._on_change = on_change
         self._queue: deque[Operation | _Waited] = deque()
-        self._wakes = threading.Condition()
+        self._putting = threading.Lock()
+        self._is_asleep = False
         self._is_closing = False
         self._is_watched = False
         self._seen_version = self._data_version()
@@ -109,28 +114,38 @@ class Writer:
         return answer
 
     def _put(self, operation: Operation | _Waited) -> None:
-        with self._wakes:
+        with self._putting:
             if self._is_closing:
                 raise StoreClosed("The store is closed")
             self._queue.append(operation)
-            self._wakes.notify()
             many = len(self._queue)
+        self._wake()
         if many == _HANDFUL:
             # A busy loop keeps Python's lock; without it we would only begin when all are here.
             time.sleep(0)
 
+    def _wake(self) -> None:
+        # Whoever goes to sleep says so before a last look: one of both sees the other.
+        if self._is_asleep:
+            self._is_asleep = False
+            self._sleep.wake()
+
     def watch(self, is_watched: bool) -> None:
         """Whether anybody wants to hear of what other processes commit."""
-        with self._wakes:
+        with self._putting:
+            if self._is_closing:
+                return
             self._is_watched = is_watched
-            self._wakes.notify()
+        if is_watched:
+            self._wake()
 
     def close(self) -> None:
         """Do what is still in the queue, then close the connection."""
-        with self._wakes:
+        with self._putting:
             self._is_closing = True
-            self._wakes.notify()
+        self._wake()
         self._thread.join()
+        self._sleep.close()
         # Whoever keeps the turn for ever cannot keep us from going; closing twice is harmless.
         with suppress(StoreUnavailable), self._turns:
             self._connection.close()
@@ -147,10 +162,12 @@ class Writer:
 
     def _has_work(self) -> bool:
         """Sleep until there is something to do; false when all is done and we are closing."""
-        with self._wakes:
+        if not self._queue and not self._is_closing:
+            self._is_asleep = True
             if not self._queue and not self._is_closing:
-                self._wakes.wait(WATCH_S if self._is_watched else None)
-            return bool(self._queue) or not self._is_closing
+                (self._sleep.doze if self._is_watched else self._sleep.rest)()
+            self._is_asleep = False
+        return bool(self._queue) or not self._is_closing
 
     def _serve(self) -> None:
         """One transaction, and its answers."""
@@ -164,6 +181,8 @@ class Writer:
             # Stopped before anything was begun, there is no use in waiting: all hear it.
             taken = taken or [self._queue.popleft() for _ in range(len(self._queue))]
             answers = [(None, _coded(error))] * len(taken)
+        if self._is_watched:
+            self._sleep.know()
         if has_news:
             self._on_change()
         _deliver(zip(taken, answers, strict=True))
@@ -227,6 +246,7 @@ class Writer:
             found = self._data_version()
             if found != self._seen_version:
                 self._seen_version = found
+                self._sleep.see()
                 self._on_change()
 
     def _data_version(self) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from itertools import chain
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, Final, TypeAlias
 
@@ -50,8 +51,8 @@ class Protocol(HttpToolsProtocol):
 def _answer(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
     if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive:
         return False
-    told = [*cycle.default_headers, *headers]
-    head = b"".join([b"%b: %b\r\n" % one for one in told])
+    told = (*cycle.default_headers, *headers)
+    head = _line_of_each(len(told)) % tuple(chain.from_iterable(told))
     if cycle.response_started or head.count(b"\n") != len(told) or b"\0" in head:
         return False
     cycle.response_started = cycle.response_complete = True
@@ -60,6 +61,11 @@ def _answer(cycle: RequestResponseCycle, status: int, headers: Headers, body: by
     cycle.message_event.set()
     cycle.on_response()
     return True
+
+
+@cache
+def _line_of_each(number: int) -> bytes:
+    return b"%b: %b\r\n" * number
 
 
 def _abort(transport: asyncio.Transport) -> None:

@@ -29,6 +29,7 @@ class Service:
         self._parting: list[Callable[[], Awaitable[None]]] = []
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_over = False
         self.stopping = asyncio.Event()
         """Set as soon as the server is to stop: whoever waits for something stops waiting."""
 
@@ -66,7 +67,19 @@ class Service:
 
     def keep(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         """Go on with some work until the server stops, whatever happens to it."""
-        self._tasks.append(asyncio.create_task(_kept(name, work)))
+        self._tasks.append(asyncio.create_task(self._kept(name, work)))
+
+    async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        # Whoever is called off just when what it waits for comes may not hear of it.
+        while not self._is_over:
+            try:
+                await work()
+            except StoreError as error:
+                _log.warning("%s: %s", name, error.message)
+            except Exception:
+                _log.exception("%s has failed and goes on in a moment", name)
+            if not self._is_over:
+                await asyncio.sleep(_AGAIN_S)
 
     def before_stop(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do this once when the server is to stop, while everything is still there."""
@@ -80,6 +93,7 @@ class Service:
                 await work()
             except Exception:
                 _log.exception("the server stops without having finished what it wanted to")
+        self._is_over = True
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -111,14 +125,3 @@ class Service:
         finally:
             for one in waits:
                 one.cancel()
-
-
-async def _kept(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await work()
-        except StoreError as error:
-            _log.warning("%s: %s", name, error.message)
-        except Exception:
-            _log.exception("%s has failed and goes on in a moment", name)
-        await asyncio.sleep(_AGAIN_S)

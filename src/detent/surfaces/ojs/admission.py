@@ -28,11 +28,13 @@ class Admission:
 
     def is_open(self, call: Call, tenant: str, type_: str, queue: str) -> bool:
         """Whether nothing can be in the way of such jobs, as far as that is known already."""
+        engine = self._desk.engine
+        now = engine.store.now()
         return (
             call.who.may_use(queue)
-            and self._registry.has_none(tenant, type_)
-            and self._queues.is_boundless(tenant, queue)
-            and self._desk.engine.declared.has_none(type_)
+            and self._registry.has_none(tenant, type_, now)
+            and self._queues.is_boundless(tenant, queue, now)
+            and engine.declared.has_none(type_, now)
         )
 
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:

@@ -54,14 +54,14 @@ class Jobs:
     def __init__(self, desk: Desk, admission: Admission) -> None:
         self._desk = desk
         self._admission = admission
-        self._moulding = Moulding(desk, admission)
+        self.moulding = Moulding(desk, admission)
 
     # --- new jobs -------------------------------------------------------------------------------
 
     async def push(self, call: Call) -> Reply:
         """A new job; 200 when a unique one was there already."""
-        sent = self._moulding.sent(call)
-        shape = None if sent is None else self._moulding.shape(call, sent)
+        sent = self.moulding.sent(call)
+        shape = None if sent is None else self.moulding.shape(call, sent)
         if sent is not None and shape is not None:
             enqueueing = self._desk.engine.enqueueing
             return shape.reply(await enqueueing.press(shape.mould, sent.payload))
@@ -72,7 +72,7 @@ class Jobs:
             [job] = await self._envelopes([enqueued.job])
             return self._desk.reply({"job": job, "deduplicated": True})
         if sent is not None:
-            self._moulding.learn(call, sent, wanted)
+            self.moulding.learn(call, sent, wanted)
         job = shown(Stored(enqueued.job, body_of(wanted.ask)), enqueued.job.id)
         headers = (("location", f"/ojs/v1/jobs/{enqueued.job.id}"), *pressure)
         return self._desk.reply({"job": job}, 201, headers)

@@ -154,9 +154,9 @@ class Queues:
         rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
         return next((row for row in rows if row.name == name), QueueRow(name, {}))
 
-    def is_boundless(self, tenant: str, queue: str) -> bool:
+    def is_boundless(self, tenant: str, queue: str, now: int) -> bool:
         """Whether the queue is known to have no bound, without asking anybody."""
-        found = self._known.fresh((tenant, queue))
+        found = self._known.fresh((tenant, queue), now)
         return found is not None and (found[0] is None or found[0].max_depth is None)
 
     async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:

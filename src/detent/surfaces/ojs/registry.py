@@ -54,9 +54,9 @@ class Registry:
 
     # --- holding jobs to them -------------------------------------------------------------------
 
-    def has_none(self, tenant: str, type_: str) -> bool:
+    def has_none(self, tenant: str, type_: str, now: int) -> bool:
         """Whether the type is known to have no schema, without asking anybody."""
-        found = self._known.fresh((BY_TYPE, (tenant, type_)))
+        found = self._known.fresh((BY_TYPE, (tenant, type_)), now)
         return found is not None and found[0] is None
 
     async def need_fit(self, ask: Ask) -> None:

@@ -3,7 +3,10 @@
 -- locks more than it gives. In a lane with a mark, what stands at or before the mark is not looked at.
 
 -- part: claiming
-alive AS MATERIALIZED (
+named AS MATERIALIZED (
+    -- One text is taken apart here faster than a hundred are sent one by one.
+    SELECT string_to_array($leases::text, E'\x1f') AS leases
+), alive AS MATERIALIZED (
     SELECT FROM detent.workers
     WHERE id = $holder AND lost = 0 AND alive_until > $now::bigint
     FOR SHARE
@@ -15,7 +18,7 @@ alive AS MATERIALIZED (
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
     SELECT FROM detent.jobs AS j
-    WHERE j.holder = $holder AND j.lease = ANY ($leases::text[]) LIMIT 1
+    WHERE j.holder = $holder AND j.lease = ANY ((SELECT leases FROM named)::text[]) LIMIT 1
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn,
         ($lease_spans::bigint[])[array_position($profiles::text[], l.profile)] AS lease_us,
@@ -84,7 +87,7 @@ alive AS MATERIALIZED (
         attempt = j.attempt + 1,
         run_at = NULL,
         returned_by = NULL,
-        lease = ($leases::text[])[turns.number],
+        lease = (SELECT leases FROM named)[turns.number],
         holder = $holder,
         wire = $wire::boolean,
         lease_us = turns.lease_us,
@@ -113,7 +116,8 @@ alive AS MATERIALIZED (
 SELECT 2 AS part, number AS turn, tenant, id AS record, version, last_at AS at, $event AS name,
     'available' AS source, state AS target, $actor AS actor, $actor_id AS actor_id,
     $command_id AS command_id, 'job' AS kind,
-    ($rests::text[])[number] || coalesce(',"lease_us":' || lease_us, '') || '}' AS rest
+    '{"lease":' || to_json(lease)::text || $rest::text || coalesce(',"lease_us":' || lease_us, '')
+        || '}' AS rest
 FROM taken
 
 -- part: claim_counts

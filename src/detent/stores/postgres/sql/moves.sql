@@ -104,7 +104,7 @@ recorded AS (
 )
 
 -- part: held_unless_all
-CASE WHEN (SELECT count(*) FROM held) < cardinality({{apart}}) THEN ARRAY(SELECT number FROM held) END
+CASE WHEN (SELECT count(*) FROM held) < {{apart}} THEN ARRAY(SELECT number FROM held) END
     AS held
 
 -- name: move
@@ -120,6 +120,6 @@ WITH {{moves AND j.state <> 'available'}},
 happened AS ({{move_events}} UNION ALL {{claim_events}}),
 changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded ORDER BY part, turn}}
-SELECT {{held_unless_all $moves::detent.told_move[]}}, {{answers}}, {{claimed}}
+SELECT {{held_unless_all cardinality($moves::detent.told_move[])}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}

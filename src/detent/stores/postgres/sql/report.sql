@@ -36,6 +36,7 @@ held AS (
 ), leases_ended AS (
     -- Only what was held over the wire has a row.
     DELETE FROM detent.leases AS l WHERE l.lease = ANY (ARRAY(SELECT held.lease FROM held))
+        AND EXISTS (SELECT FROM detent.leases)
 )
 
 -- part: report_events
@@ -59,7 +60,7 @@ SELECT number FROM held
 happened AS ({{report_events}} UNION ALL {{claim_events}}),
 changed AS ({{report_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
-SELECT {{held_unless_all $reports::detent.told_report[]}}, {{answers}}, {{claimed}}
+SELECT {{held_unless_all cardinality($reports::detent.told_report[])}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
 {{with_bodies}}
 

@@ -79,7 +79,7 @@ def test_where_nobody_tells_it_ends_soon(tmp_path: Path) -> None:
 def test_a_store_hears_of_every_commit_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sleeping, "CALM_S", FOR_EVER_S)
+    monkeypatch.setattr(sleeping, "CALM_S", 1.0)
     path, clock, begun = tmp_path / "detent.db", Clock(), time.monotonic()
 
     async def main() -> None:

@@ -7,7 +7,6 @@ then and at the end. Only a checkpoint waits until it is safe, because that is w
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
@@ -64,13 +63,13 @@ class Asking(Protocol):
 class Heard:
     """What a run has said and not yet been carried to the store, and what it is to hear.
 
-    Handlers speak from threads of their own: a deque and plain attributes are all they touch.
+    Handlers speak from threads of their own: a list and plain attributes are all they touch.
     """
 
     __slots__ = ("_chars", "_dropped", "_said", "calls", "is_cancelled", "lines", "mask", "note")
 
     def __init__(self) -> None:
-        self.lines: deque[Line] = deque()
+        self.lines: list[Line] = []
         self.note: Note | None = None
         self.mask = _CLEAR
         """What hides the job's secrets, in whatever is said."""
@@ -115,11 +114,13 @@ class Heard:
         """What is to be carried to the store now; what cannot be is given back."""
         with _TAKING:
             note, self.note = self.note, None
-            return [self.lines.popleft() for _ in range(min(most, len(self.lines)))], note
+            taken = self.lines[:most]
+            del self.lines[: len(taken)]
+            return taken, note
 
     def give_back(self, lines: Sequence[Line], note: Note | None) -> None:
         """The store did not take it."""
-        self.lines.extendleft(reversed(lines))
+        self.lines[:0] = lines
         self.note = self.note or note
 
     def noted(self, note: Note) -> None:

@@ -19,8 +19,12 @@ else:
 
 __all__ = ["new_loop", "settle_in"]
 
+_YOUNG = 5_000
+"""So many new things are looked through at once: a batch of jobs is some hundred times twenty."""
+
 
 def settle_in() -> None:
     """What is here when the work begins stays until the end: nobody looks through it again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])

@@ -21,13 +21,11 @@ LOOK_S: Final = 0.002
 """How often we look for commits of others where nobody tells of them, or one may be missed."""
 CALM_S: Final = 0.05
 """How often where it is told."""
-_ALERT_S: Final = 0.01
-"""So long after a write of our own one of another may have been missed."""
+_ALERT_S: Final = 0.1
+"""So long after any write one of another may have been missed whose commit is under way."""
 _QUICK_S: Final = 0.003
 """So long after a write of another its commit is expected at any moment."""
 _GLANCE_S: Final = 0.0001
-_PENDING_S: Final = 0.1
-"""So long after it the commit may still be under way."""
 _NOTES_BYTES: Final = 4_096
 _MODIFIED: Final = 0x2
 
@@ -78,7 +76,7 @@ class Sleep:
             self._is_told = True
             # What is written is not committed yet: that takes a sync.
             now = time.monotonic()
-            self._quick_until, self._alert_until = now + _QUICK_S, now + _PENDING_S
+            self._quick_until, self._alert_until = now + _QUICK_S, now + _ALERT_S
 
     def see(self) -> None:
         """Another has committed: there is time until the next one is looked for."""

@@ -38,7 +38,7 @@ class _Sent(Heard):
         """Mask, count and bound it here already, then pass it on."""
         super().say(text, level, at)
         while self.lines:
-            line = self.lines.popleft()
+            line = self.lines.pop(0)
             self._wire.say(Spoken(line.text, line.level))
 
     def noted(self, note: Note) -> None:

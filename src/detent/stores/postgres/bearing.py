@@ -12,7 +12,7 @@ from detent.stores.births import SAMPLE_AT, Births, Mould, around_place, sample
 from detent.stores.postgres.arrays import FRESH, fresh_row
 from detent.stores.postgres.lanes import Lane, Lanes, lane_of
 
-__all__ = ["Shared", "asked", "shared"]
+__all__ = ["Shared", "asked", "lone", "shared"]
 
 _MOULDS: Final = 1_024
 _OWN: Final = frozenset(
@@ -33,6 +33,25 @@ def asked(births: Births, common: Shared, lanes: Lanes) -> dict[str, Any]:
     _, ids, ats, places, payloads = zip(*births.rows, strict=True)
     own: dict[str, Sequence[Any]] = {"ids": ids, "ats": ats, "places": places}
     return {**common.told, **own, "payloads": payloads, "lane": lanes[common.lane]}
+
+
+def lone(births: Births, common: Shared, lanes: Lanes) -> dict[str, Any]:
+    """What the statement for one new job is told about the only one of them."""
+    _, name, at, place, payload = births.rows[0]
+    told = common.told
+    wakes_after = told["wakes_after"]
+    return {
+        **told,
+        "id": name,
+        "at": at,
+        "place": place,
+        "payload": payload,
+        "command_id": name,
+        "rest": f"{told['before']}{place}{told['after']}",
+        "wake_at": None if wakes_after is None else at + wakes_after,
+        "lane": lanes[common.lane],
+        "run_at": None,
+    }
 
 
 @lru_cache(_MOULDS)

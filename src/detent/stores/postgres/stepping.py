@@ -220,9 +220,11 @@ class Step:
         return self._all_committed(claimed)
 
     async def _send_news(self, connection: Connection) -> None:
-        if self._batch.born is not None and isinstance(self._batch.units, Births):
-            told = bearing.asked(self._batch.units, self._batch.born, self._lanes)
-            await connection.fetch("births", **told)
+        units, born = self._batch.units, self._batch.born
+        if born is not None and isinstance(units, Births):
+            is_lone = len(units) == 1
+            told = (bearing.lone if is_lone else bearing.asked)(units, born, self._lanes)
+            await connection.fetch("enqueue_one" if is_lone else "births", **told)
             return
         news = [new for unit in self._batch.units for new in unit.new]
         if self._batch.fresh and len(news) == 1 and not news[0].body.tags:

@@ -68,6 +68,10 @@ class Coalescer:
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
+    def ask(self, units: Sequence[Unit]) -> asyncio.Future[Stepped]:
+        """The answers to units of one record each that fit into a step, awaited without a task."""
+        return self._ask(units, len(units)).answered
+
     def claim(self, want: Want, units: Sequence[Unit] = ()) -> asyncio.Future[Stepped]:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
         size = sum(unit.size for unit in units) + len(want.leases)

@@ -100,6 +100,8 @@ PLAIN = [
     '{"specversion":"1.0","type":"a","args":[1],"meta":{"traceparent":"none","50%":"%b"}}',
     '{"type":"a","args":[1],"options":{"metadata":{"m":1},"meta_of_mine":2},"meta":null}',
     '{ "type" : "a" , "args" : [ 1 , 2 ] , "options" : null }',
+    '{"type":"a","type":"b","args":[1],"args":[2]}',
+    '{"\\u0074ype":"a","args":[1],"meta":{"args":[1]}}',
 ]
 ODD = [
     '{"type":"a","args":[1],"options":{"unique":{"keys":["type"],"on_conflict":"reject"}}}',

@@ -171,6 +171,11 @@ class Access:
             self._any = (now, found)
         return found
 
+    def is_known_open(self) -> bool:
+        """Whether there was no key a moment ago, without asking anybody."""
+        at, found = self._any
+        return not found and self._store.now() - at < FRESH_US
+
     async def principal(self, text: str) -> Principal | None:
         """Whose key that is, if it opens anything."""
         prefix, _, rest = text.partition("_")

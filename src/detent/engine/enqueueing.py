@@ -7,7 +7,7 @@ the caller chose. A request with an idempotency key that was made before answers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -137,9 +137,9 @@ class Enqueueing:
         """New jobs of these moulds, with these payloads; in any thread. They are not stored yet."""
         return moulded(calls, self._identity)
 
-    async def press(self, mould: Mould, payload: str) -> Birth:
+    def press(self, mould: Mould, payload: str) -> Awaitable[Birth]:
         """One new job of a mould, durable; in our loop, with all who ask at the same time."""
-        return await self._press.ask((mould, payload))
+        return self._press.ask((mould, payload))
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""

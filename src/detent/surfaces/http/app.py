@@ -164,8 +164,9 @@ class WebApp:
         if route is None:
             raise self._missing(call)
         if route.scope is not None:
-            call.who = await self._gate.admit(self.service.engine.access, call, key)
-            self._gate.need(call.who, route.scope)
+            gate, access = self._gate, self.service.engine.access
+            call.who = gate.known(access, call, key) or await gate.admit(access, call, key)
+            gate.need(call.who, route.scope)
             call.allowance = self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
         length = call.headers.get(b"content-length")
         if length != b"0" and (length or b"transfer-encoding" in call.headers):

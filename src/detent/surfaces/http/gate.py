@@ -56,6 +56,12 @@ class Gate:
         """One that was named, or this server's own pages, under a name that it may have."""
         return origin in self._origins or urlsplit(origin).netloc == host
 
+    def known(self, access: Access, call: Call, key: str | None) -> Principal | None:
+        """Who calls, if nobody must be asked: they bring no key, and the store has none."""
+        if key is not None or b"authorization" in call.headers or not access.is_known_open():
+            return None
+        return OPEN_TO_ALL
+
     async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
         """Who calls; without any key in the store everybody may."""
         return await self.principal(access, key or _offered(call))

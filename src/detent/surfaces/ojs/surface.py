@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
@@ -284,9 +284,9 @@ def _route(
     statuses: tuple[int, ...] = (200,),
     **told: Any,
 ) -> Route:
-    async def checked(call: Call) -> Reply:
+    def checked(call: Call) -> Awaitable[Reply]:
         _check(call)
-        return await handler(call)
+        return handler(call)
 
     checked.__name__ = getattr(handler, "__qualname__", "").replace(".", "_").lower()
     if "takes" not in told and method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -113,6 +113,50 @@ def test_who_stops_waiting_stops_the_work() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_plain_call_is_made_over_there_and_its_outcome_awaited() -> None:
+    def begin() -> asyncio.Future[int]:
+        begun = asyncio.get_running_loop().create_future()
+        begun.set_result(threading.get_ident())
+        return begun
+
+    def fail() -> asyncio.Future[int]:
+        raise ValueError("at once")
+
+    async def asked() -> int:
+        with pytest.raises(ValueError, match="at once"):
+            await bridge.ask(fail)
+        return await bridge.ask(begin)
+
+    bridge = Bridge()
+    assert asyncio.run(asked()) == bridge.run(where())
+    assert bridge.run(asked()) == bridge.run(where())
+    bridge.stop()
+
+
+def test_who_stops_awaiting_a_plain_call_calls_its_outcome_off() -> None:
+    begun: list[asyncio.Future[int]] = []
+    is_begun, is_off = threading.Event(), threading.Event()
+
+    def begin() -> asyncio.Future[int]:
+        begun.append(asyncio.get_running_loop().create_future())
+        begun[0].add_done_callback(lambda _: is_off.set())
+        is_begun.set()
+        return begun[0]
+
+    async def give_up() -> None:
+        asking = asyncio.ensure_future(bridge.ask(begin))
+        await asyncio.to_thread(is_begun.wait, 10)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    bridge = Bridge()
+    asyncio.run(give_up())
+    assert is_off.wait(10)
+    assert begun[0].cancelled()
+    bridge.stop()
+
+
 def test_a_child_process_opens_the_store_anew(tmp_path: Path) -> None:
     """As a web server does that loads the program once and forks its workers."""
     with Detent(f"sqlite:///{tmp_path}/detent.db") as app:

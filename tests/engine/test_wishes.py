@@ -64,11 +64,10 @@ async def test_wishes_of_many_holders_come_true_beside_a_commit(world: World) ->
     holders = [f"w{number}" for number in range(12)]
     await world.alive(*holders)
     asking, counting = coalescer(world)
-    unit = world.make.pushed()
-    answers, committed = await asyncio.gather(
-        asyncio.gather(*(asking.claim(world.make.want(1, holder=one)) for one in holders)),
-        asking.commit([unit]),
-    )
+    committing = asyncio.ensure_future(asking.commit([world.make.pushed()]))
+    await asyncio.sleep(0)
+    wants = [world.make.want(1, holder=one) for one in holders]
+    answers, committed = await asyncio.gather(asyncio.gather(*map(asking.claim, wants)), committing)
     assert counting.steps == 12
     assert len(committed) == 1
     held = {one.claimed.jobs[0].job.id: one.claimed.jobs[0].job.holder for one in answers}
@@ -114,18 +113,22 @@ async def test_what_is_small_goes_with_a_wish_and_what_is_large_beside_it(world:
     asking = Coalescer(store)
     for size in (coalesce.TOGETHER_MAX, coalesce.TOGETHER_MAX + 1):
         units = [world.make.pushed() for _ in range(size)]
-        await asyncio.gather(asking.commit(units), asking.claim(world.make.want(1)))
+        committing = asyncio.ensure_future(asking.commit(units))
+        await asyncio.sleep(0)
+        await asyncio.gather(committing, asking.claim(world.make.want(1)))
     assert store.sizes == [(32, 1), (33, 0), (0, 1)]
 
 
-async def test_a_wish_beside_other_steps_is_no_larger_than_a_batch(world: World) -> None:
+async def test_what_was_asked_for_is_finished_on_both_ways(world: World) -> None:
     await world.alive("w1")
     store: Any = Sided(world)
     asking = Coalescer(store)
-    wants = [world.make.want(coalesce.WISHED_MAX) for _ in range(2)]
-    claiming = asyncio.gather(*map(asking.claim, wants))
+    claiming = asyncio.ensure_future(asking.claim(world.make.want(1)))
+    await asyncio.sleep(0)
+    later = asyncio.ensure_future(asking.claim(world.make.want(2)))
+    committing = asyncio.ensure_future(asking.commit([world.make.pushed()]))
     await asyncio.sleep(0)
     closing = asyncio.ensure_future(asking.close())
     store.may_claim.set()
-    await asyncio.gather(claiming, closing)
-    assert store.sizes == [(0, coalesce.WISHED_MAX)] * 2
+    await asyncio.gather(claiming, later, committing, closing)
+    assert sorted(store.sizes) == [(0, 1), (0, 2), (1, 0)]

@@ -48,6 +48,19 @@ async def test_it_ends_with_the_commit_and_a_rollback_leaves_it_running(yard: Ya
     assert len(await world.claim(10)) == 2
 
 
+@only_two
+async def test_its_result_lasts_as_long_as_it_says(yard: Yard) -> None:
+    world, caller = yard.world, await yard.caller()
+    unit = ending(yard, await world.claimed())
+    move = replace(unit.moves[0], result_until=world.now + 1)
+    await caller.begin()
+    assert await caller.complete(replace(unit, moves=(move,)), world.now) == Committed()
+    await caller.commit()
+    assert await world.store.forget_results(now=world.now) == 0
+    assert await world.store.forget_results(now=world.now + 1) == 1
+    assert (await world.got(move.job)).result is None
+
+
 async def test_whoever_was_outrun_hears_how_it_is_and_goes_on(yard: Yard) -> None:
     world, caller = yard.world, await yard.caller()
     job = await world.claimed()

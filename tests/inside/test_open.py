@@ -66,7 +66,9 @@ async def test_an_open_transaction_stalls_no_step_no_claim_and_no_feed(yard: Yar
     await caller.commit()
     late = [one.event.record for one in await world.store.feed(len(fed))]
     assert late == ["open-1", "open-2", "open-3"], "what commits late is fed late, and not skipped"
+    # One that came into a new lane unseen is looked for when nothing else is left.
     claimed = await world.claim_ids(queues=("default", "fresh"))
+    claimed += await world.claim_ids(queues=("default", "fresh"))
     assert claimed == ["open-1", "open-3", "open-2"]
 
 

@@ -33,6 +33,7 @@ class Databases:
         self._prefix = f"detent_test_{os.getpid()}"
         self._numbers = 0
         self._made: deque[str] = deque()
+        self._kept: list[str] = []
         self._template = self._make(None)
         stores.run_migrations(self.address(self._template))
 
@@ -43,6 +44,11 @@ class Databases:
         if not note.exists():
             note.write_text(self._next(), "utf-8")
         return self.address(note.read_text("utf-8"))
+
+    def kept(self) -> str:
+        """The address of a clean one for somebody who stays: nobody else ever gets it."""
+        self._kept.append(self._make(self._template))
+        return self.address(self._kept[-1])
 
     def _next(self) -> str:
         """A clean database: a new one, or the one that has not been used for longest."""
@@ -65,7 +71,7 @@ class Databases:
 
     def close(self) -> None:
         """Leave nothing behind on a server that is not ours."""
-        for name in (*self._made, self._template):
+        for name in (*self._made, *self._kept, self._template):
             self._drop(name)
         self._admin.close()
 

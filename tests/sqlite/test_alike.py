@@ -129,13 +129,38 @@ def test_together_they_leave_what_they_leave_one_by_one(
         assert left[0][table] == left[1][table], table
 
 
-def test_their_number_changes_nothing_about_the_number_of_statements(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lease_us", [None, 7_000_000])
+@pytest.mark.parametrize("ends", [2, 7])
+def test_leases_over_the_wire_have_rows_until_they_end_either_way(
+    tmp_path: Path, ends: int, lease_us: int | None
+) -> None:
+    left: list[dict[str, list[Any]]] = []
+    ways = (("short", taken_at_once, at_once), ("long", taken_one_by_one, one_by_one))
+    for name, take, commit in ways:
+
+        async def use(world: World, take: Any = take, commit: Any = commit) -> None:
+            await pushed(world, 9)
+            taken = await take(world, world.make.want(9, wire=True, lease_us=lease_us))
+            done = await commit(world, ended(world, taken[:ends], [DIGEST]))
+            assert done == [Committed()] * ends
+
+        using(tmp_path / f"{name}.db", use)
+        left.append(tables_of(tmp_path / f"{name}.db"))
+    assert len(left[0]["detent_leases"]) == 9 - ends
+    for table in left[0]:
+        assert left[0][table] == left[1][table], table
+
+
+@pytest.mark.parametrize("wire", [False, True])
+def test_their_number_changes_nothing_about_the_number_of_statements(
+    tmp_path: Path, wire: bool
+) -> None:
     async def use(world: World) -> None:
         await pushed(world, 40)
         taken: list[Stored] = []
 
         async def take() -> None:
-            taken.extend(await taken_at_once(world, world.make.want(40)))
+            taken.extend(await taken_at_once(world, world.make.want(40, wire=wire)))
 
         # The first is decided about, the others go like it.
         assert len(await said(world, take())) == 4

@@ -24,7 +24,7 @@ def server(
 ) -> Iterator[Running]:
     """A server in test mode."""
     folder: Path = tmp_path_factory.mktemp("server")
-    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
     with pytest.MonkeyPatch.context() as patch:
         # A database that is no file has no key beside it.
         patch.setenv("DETENT_SECRET_KEY", base64.b64encode(bytes(32)).decode())
@@ -55,7 +55,7 @@ def site(
 ) -> Iterator[Site]:
     """A server that knows a program, and a worker that runs it."""
     folder: Path = tmp_path_factory.mktemp("site")
-    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
     with pytest.MonkeyPatch.context() as patch:
         # Beside another database than a file there is no place for a key.
         patch.setenv("DETENT_SECRET_KEY", SECRET_KEY)
@@ -77,7 +77,7 @@ def yard(
 ) -> Iterator[Yard]:
     """A server for engines; the store is not empty, so names must be fresh."""
     folder: Path = tmp_path_factory.mktemp("yard")
-    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().of(folder)
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
     with running(url, Settings(stall_s=1.0, legacy_events=True)) as found:
         yield Yard(url, found.port)
 

@@ -7,11 +7,13 @@ handed to it from there, and only there is waited; elsewhere they cross the brid
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
+from detent.engine.enqueueing import need_stored
 from detent.engine.moulds import Mould, is_plain
 from detent.engine.spans import tracing
 from detent.runtime.bridge import need_no_loop
@@ -48,9 +50,13 @@ async def aplaced(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | No
     engine = app.ready
     if engine is None:
         engine = await app.bridge.reach(app.engine())
-    made = engine.enqueueing.moulded(plain)
-    storing = engine.enqueueing.store_new(made)
-    await (storing if engine.enqueueing.is_anywhere else app.bridge.reach(storing))
+    enqueueing = engine.enqueueing
+    made = enqueueing.moulded(plain)
+    if enqueueing.is_short(made):
+        need_stored(made, (await app.bridge.ask(partial(enqueueing.storing, made))).outcomes)
+        return _handles(app, made)
+    storing = enqueueing.store_new(made)
+    await (storing if enqueueing.is_anywhere else app.bridge.reach(storing))
     return _handles(app, made)
 
 

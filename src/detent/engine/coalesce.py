@@ -35,8 +35,6 @@ WISHES_MAX = 8
 """So many different wishes are granted side by side: each may need a connection of its own."""
 TOGETHER_MAX = 32
 """A step with more units than this takes no wish along if both can be done at once."""
-WISHED_MAX = 100
-"""So many jobs are claimed at once beside other steps: more would all run at once, and so end."""
 
 
 class _Asked:
@@ -70,6 +68,10 @@ class Coalescer:
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
+    def ask(self, units: Sequence[Unit]) -> asyncio.Future[Stepped]:
+        """The answers to units of one record each that fit into a step, awaited without a task."""
+        return self._ask(units, len(units)).answered
+
     def claim(self, want: Want, units: Sequence[Unit] = ()) -> asyncio.Future[Stepped]:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
         size = sum(unit.size for unit in units) + len(want.leases)
@@ -97,16 +99,16 @@ class Coalescer:
 
     async def _work(self) -> None:
         while self._queue:
-            taken = _next(self._queue, RECORDS_MAX)
+            taken = _next(self._queue)
             if not self._is_granting and sum(asked.size for asked in taken) <= TOGETHER_MAX:
-                taken += _next(self._wishes, WISHED_MAX)
+                taken += _next(self._wishes, RECORDS_MAX - TOGETHER_MAX)
             await self._step(_parted(taken))
         self._working = None
 
     async def _grant(self) -> None:
         while self._wishes:
             self._is_granting = True
-            await self._step(_parted(_next(self._wishes, WISHED_MAX)))
+            await self._step(_parted(_next(self._wishes)))
             self._is_granting = False
         self._wishing = None
 
@@ -137,7 +139,7 @@ class Coalescer:
             _settle(asked, Stepped(outcomes, claimed))
 
 
-def _next(queue: deque[_Asked], room: int) -> list[_Asked]:
+def _next(queue: deque[_Asked], room: int = RECORDS_MAX) -> list[_Asked]:
     """As many of those who wait as fit into one step."""
     taken: list[_Asked] = []
     while queue and (not taken or queue[0].size <= room):

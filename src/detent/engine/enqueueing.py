@@ -35,6 +35,7 @@ from detent.stores.api import (
     Outcome,
     Own,
     Stale,
+    Stepped,
     Store,
     Taken,
     Unit,
@@ -150,6 +151,14 @@ class Enqueueing:
             need_stored(births, await self._plain.commit(births))
         else:
             need_stored(births, (await self._store.step(births, now=self._store.now())).outcomes)
+
+    def is_short(self, births: Births) -> bool:
+        """Whether so few are stored by `storing`: all in one step, in the loop of the store."""
+        return self._anywhere is None and len(births) <= RECORDS_MAX
+
+    def storing(self, births: Births) -> asyncio.Future[Stepped]:
+        """What `store_new` awaits, for whoever makes no task to await it; begun in that loop."""
+        return self._plain.ask(births)
 
     async def _store_each(self, pieces: Iterator[Births]) -> None:
         for some in pieces:

@@ -17,7 +17,7 @@ class Crossing(Generic[T]):
     """What is put before the other side gets round to it arrives there together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, receive: Callable[[list[T]], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._receive = receive
         self._things: deque[T] = deque()
         self._is_called = False
@@ -29,7 +29,7 @@ class Crossing(Generic[T]):
             self._is_called = True
             # Whoever closed their loop takes nothing any more.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._take)
+                self.loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
         # Said before it is taken: what comes from now on calls again.

@@ -49,6 +49,8 @@ class Step:
         self._lanes = lanes
         self._batch = batch
         self._want = want
+        # Asked once: all leases are looked through.
+        self._grantable = want if want is not None and is_grantable(want) else None
         self._now = now
         self._marks = marks
         self._lanes_of: Sequence[int] = ()
@@ -88,8 +90,8 @@ class Step:
                 return await self._push(connection)
             if batch.moves and self._want is None:
                 return await self._move(connection)
-            if batch.fusable and _is_plain(self._want):
-                return await self._move_and_claim(connection, self._want)
+            if batch.fusable and _is_plain(self._grantable):
+                return await self._move_and_claim(connection, self._grantable)
         except UNFIT:
             # Nothing was committed. One unit is at fault: judged first, the others are not hurt.
             pass
@@ -104,8 +106,8 @@ class Step:
 
     async def _claim(self, connection: Connection, *, is_inside: bool = False) -> Claimed:
         """By one statement if that can do it; `is_inside` a transaction that has only new jobs."""
-        want = self._want
-        if want is None or not is_grantable(want):
+        want = self._grantable
+        if want is None:
             return Claimed()
         if _is_plain(want):
             told = claiming.asked(want, self._now, self._marks)
@@ -163,16 +165,16 @@ class Step:
             return await self._asked_first(connection, is_bold=False)
 
     async def _asked_first(self, connection: Connection, *, is_bold: bool) -> Stepped:
-        want = self._want
+        want = self._grantable
         async with connection.transaction():
             if self._batch.keyed:
                 # Also behind a pooler, which takes no settings at connecting.
                 await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
-            if want is not None and is_grantable(want):
+            if want is not None:
                 await granting.lock(connection, want)
             written = await self._judged(connection, self._batch.units, is_bold=is_bold)
             claimed = Claimed()
-            if want is not None and is_grantable(want):
+            if want is not None:
                 claimed = await granting.grant(connection, want, self._now, written.locked)
         return Stepped(tuple(written.outcomes), claimed)
 
@@ -288,12 +290,10 @@ class Step:
 
 
 def _is_plain(want: Want | None) -> TypeGuard[Want]:
-    """Whether a statement can grant it, as far as the wish itself tells."""
+    """Whether a statement can grant this wish, as far as it tells itself."""
     if want is None or want.fair is not None or _is_of_workflows(want):
         return False
-    if joined(want.leases) is None:
-        return False
-    return is_grantable(want)
+    return joined(want.leases) is not None
 
 
 def _is_of_workflows(want: Want) -> bool:

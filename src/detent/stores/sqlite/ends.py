@@ -84,6 +84,7 @@ def _is_end(unit: Unit, move: Move) -> bool:
         return False
     return (
         move.lease is not None
+        and not move.job.wire
         and move.job.version == move.version + 1
         and move.job.step is None
         and move.failure is None
@@ -108,20 +109,27 @@ class Ends:
         if said is None:
             return False
         self._pending.flush()
-        seqs = self._fenced(like, moves)
-        if seqs is None:
+        fenced = self._fenced(like, moves)
+        if fenced is None:
             return False
+        seqs, wired = fenced
         self._write(like, moves, seqs, said)
+        if wired:
+            leases = _text([move.lease for move in moves])
+            self._connection.execute(SQL["leases_end"], (leases,))
         return True
 
-    def _fenced(self, like: Like, moves: Sequence[Move]) -> str | None:
-        """The rows of these jobs, if each has the version and the lease that it was ended under."""
+    def _fenced(self, like: Like, moves: Sequence[Move]) -> tuple[str, int] | None:
+        """The rows of these jobs, if each has the version and the lease that it was ended under.
+
+        Beside them how many of these leases have rows of their own.
+        """
         ids = [move.job.id for move in moves]
         asked = (_text(ids), like.tenant, like.queue, like.row[-1])
-        seqs, leases = self._connection.execute(SQL["ending"], asked).fetchone()
+        seqs, leases, wired = self._connection.execute(SQL["ending"], asked).fetchone()
         # Two ends of one job would pass here together, and only one of them is one.
         is_whole = leases == _text([move.lease for move in moves]) and len({*ids}) == len(ids)
-        return seqs if is_whole else None
+        return (seqs, wired) if is_whole else None
 
     def _write(self, like: Like, moves: Sequence[Move], seqs: str, said: _Said) -> None:
         pending, number = self._pending, len(moves)

@@ -63,6 +63,8 @@ class Plain:
         pending.shift(job.tenant, job.queue, _ACTIVE, _COMPLETED)
         if move.result is not None:
             pending.add("result_put", seq, move.result, move.result_until)
+        if head.wire:
+            pending.add("lease_end", head.lease)
         if pending.has_handed:
             pending.add("unhand", seq)
         if pending.has_limits:
@@ -106,6 +108,7 @@ def _is_end(move: Move) -> bool:
     return (
         move.job.state is JobState.COMPLETED
         and move.job.step is None
+        and not move.job.wire
         and move.meta is None
         and move.taken_by is None
         and not move.lost
@@ -114,12 +117,11 @@ def _is_end(move: Move) -> bool:
 
 
 def _is_fenced(head: Head, move: Move) -> bool:
-    """The version and the lease are those of the job, which a worker's row holds."""
+    """The version and the lease are those of the job."""
     return (
         head.version == move.version
         and head.state == _ACTIVE
         and move.lease in (None, head.lease)
-        and not head.wire
         and not head.is_unique
         and head.queue == move.job.queue
     )

@@ -61,6 +61,8 @@ class _Pattern:
         self.stands = _stands(row)
         self.is_new = row[3] == 1
         self.wake_at = wake_at
+        self.lease_us = (job.lease_us or 0) if job.wire else None
+        """How long the rows of wire leases are good for; others have none."""
         self.before = row[4]
         self.first = spot_of(job, row[_TYPE], row[_KEY])
         self._job = list(astuple(job))
@@ -115,7 +117,7 @@ class Taking:
         self._connection = connection
         self._pending = pending
         self._now = now
-        self._is_learning = not want.wire and bool(_SIMPLE.fullmatch("".join(want.leases)))
+        self._is_learning = bool(_SIMPLE.fullmatch("".join(want.leases)))
         self._patterns: dict[tuple[str, str | None], _Pattern] = {}
         """The last one of each type and key: jobs of several stand in one line."""
         self._alike: list[_Alike] = []
@@ -169,6 +171,10 @@ class Taking:
                 self._pending.record_row(event)
         else:
             self._write_together(pattern, alike)
+        if pattern.lease_us is not None:
+            until = self._now + pattern.lease_us
+            for _, seq, _, lease in alike:
+                self._pending.add("lease_put", lease, until, seq)
         after = pattern.first
         self._pending.count(Spot(after.lane, pattern.before), after, len(alike))
 

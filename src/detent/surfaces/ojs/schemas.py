@@ -23,6 +23,8 @@ PAGES: Final[dict[str, Schema]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 200},
     "offset": {"type": "integer", "minimum": 0, "maximum": 1_000_000},
 }
+_YEAR_S: Final = 366 * 86_400
+_SECONDS: Final[Schema] = {"type": "number", "exclusiveMinimum": 0, "maximum": _YEAR_S}
 _QUEUE: Final[Schema] = {"type": "string", "pattern": r"^[a-z0-9][a-z0-9\-.]*$", "maxLength": 128}
 _RETRY: Final[Schema] = object_of(
     max_attempts={"type": "integer", "minimum": 0, "maximum": 100_000},
@@ -37,6 +39,9 @@ _OPTIONS: Final[Schema] = object_of(
     retry=_RETRY,
     timeout_ms={"type": "integer", "minimum": 1},
     visibility_timeout_ms={"type": "integer", "minimum": 1},
+    total_timeout=_SECONDS,
+    heartbeat_timeout=_SECONDS,
+    result_ttl={"type": "integer", "minimum": -1, "maximum": _YEAR_S},
     pending={"type": "boolean"},
     tags={"type": "array", "items": _TEXT},
 )

@@ -90,9 +90,9 @@ WHERE seq = ? AND version = ?
 
 -- name: ending
 -- The fences of completions that are alike, asked together: whoever is not as it was is not in the answer.
-SELECT json_group_array(j.seq), json_group_array(j.lease)
+SELECT json_group_array(j.seq), json_group_array(j.lease), sum(j.wire)
 FROM json_each(?1) AS asked CROSS JOIN detent_jobs AS j ON j.tenant = ?2 AND j.id = asked.value
-WHERE j.queue = ?3 AND j.version = ?4 AND j.state = 'active' AND j.wire = 0 AND j.is_unique = 0
+WHERE j.queue = ?3 AND j.version = ?4 AND j.state = 'active' AND j.is_unique = 0
 
 -- name: jobs_done
 -- The same as job_done, for many at once.
@@ -141,6 +141,9 @@ INSERT OR REPLACE INTO detent_leases (lease, until, seq) VALUES (?, ?, ?)
 
 -- name: lease_end
 DELETE FROM detent_leases WHERE lease = ?
+
+-- name: leases_end
+DELETE FROM detent_leases WHERE lease IN (SELECT value FROM json_each(?))
 
 -- name: count
 INSERT INTO detent_counters (tenant, queue, state, count) VALUES (?, ?, ?, ?)

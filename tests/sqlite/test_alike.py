@@ -170,6 +170,22 @@ def test_their_number_changes_nothing_about_the_number_of_statements(
     using(tmp_path / "detent.db", use)
 
 
+def test_jobs_of_several_types_in_one_line_leave_what_they_leave_one_by_one(tmp_path: Path) -> None:
+    left: list[dict[str, list[Any]]] = []
+    for name, take in (("short", taken_at_once), ("long", taken_one_by_one)):
+
+        async def use(world: World, take: Any = take) -> None:
+            for kind in "aabbbbbbabababcaaaaaabc":
+                key = "acme" if kind == "c" else None
+                await world.must(world.make.pushed(body=Body(f"mail.{kind}", key=key)))
+            taken = await take(world, world.make.want(22))
+            assert [one.body.type[-1] for one in taken] == [*"aabbbbbbabababcaaaaaab"]
+
+        using(tmp_path / f"{name}.db", use)
+        left.append(tables_of(tmp_path / f"{name}.db"))
+    assert left[0] == left[1]
+
+
 @pytest.mark.parametrize("fault", ["called off", "taken away", "ended", "other lease", "gone"])
 def test_a_fence_that_fails_harms_its_own_job_only(tmp_path: Path, fault: str) -> None:
     async def use(world: World) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -102,6 +104,10 @@ class _Pattern:
         return moved, (self.tenant, *self._event, *self._rest)
 
 
+_Alike: TypeAlias = tuple[_Pattern, int, str, str]
+"""What it goes like, its row, its id and its lease."""
+
+
 class Taking:
     """What was learnt from the decisions of one claim."""
 
@@ -112,9 +118,10 @@ class Taking:
         self._pending = pending
         self._now = now
         self._is_learning = bool(_SIMPLE.fullmatch("".join(want.leases)))
-        self._pattern: _Pattern | None = None
-        self._alike: list[tuple[int, str, str]] = []
-        """Those that went like another and are not written yet: row, id and lease."""
+        self._patterns: dict[tuple[str, str | None], _Pattern] = {}
+        """The last one of each type and key: jobs of several stand in one line."""
+        self._alike: list[_Alike] = []
+        """Those that went like another and are not written yet."""
 
     def learn(self, row: Sequence[Any], answer: j.Accepted, wake_at: int | None) -> None:
         """Remember what became of this job, if it could become of another just so."""
@@ -123,22 +130,22 @@ class Taking:
         pattern = _Pattern(row, answer, wake_at)
         lease = str(answer.job.lease)
         if pattern.is_whole and pattern.job(_own(row), lease) == answer.job:
-            self._pattern = pattern
+            self._patterns[row[_TYPE], row[_KEY]] = pattern
 
     def like_another(
         self, row: Sequence[Any], failed: tuple[Failure, ...], lease: str
     ) -> Stored | None:
         """The job as it is taken, to be written with others; nothing if it stands by itself."""
-        pattern = self._pattern
+        pattern = self._patterns.get((row[_TYPE], row[_KEY]))
         if pattern is None or _shape(row) != pattern.shape or not self._is_common(row):
             return None
-        self._alike.append((row[0], row[2], lease))
+        self._alike.append((pattern, row[0], row[2], lease))
         job = pattern.job(_own(row), lease)
         return rows.stored_with(row, failed, job, pattern.wake_at)
 
     def all_like_another(self, seqs: Sequence[int], leases: Sequence[str]) -> list[Stored]:
         """The same for all of these, of which less is read; nothing if one stands by itself."""
-        pattern = self._pattern
+        pattern = next(iter(self._patterns.values()), None)
         if pattern is None or not pattern.is_new or len(seqs) < FEW:
             return []
         asked = (_encode(seqs).decode(), self._now, pattern.tenant, *pattern.stands)
@@ -147,39 +154,40 @@ class Taking:
         if len(found) != len(seqs):
             return []
         taken = list(zip(found, leases, strict=False))
-        self._alike += [(own[0], own[1], lease) for own, lease in taken]
+        self._alike += [(pattern, own[0], own[1], lease) for own, lease in taken]
         return [pattern.stored(own, lease) for own, lease in taken]
 
     def write(self) -> None:
         """Write and count those that went like another: whatever is decided next comes after."""
-        pattern, alike = self._pattern, self._alike
-        if pattern is None or not alike:
-            return
-        self._alike = []
+        alike, self._alike = self._alike, []
+        for pattern, some in groupby(alike, itemgetter(0)):
+            self._write(pattern, list(some))
+
+    def _write(self, pattern: _Pattern, alike: Sequence[_Alike]) -> None:
         if len(alike) < FEW:
-            for one in alike:
-                moved, event = pattern.rows(*one)
+            for _, seq, job_id, lease in alike:
+                moved, event = pattern.rows(seq, job_id, lease)
                 self._pending.add_row("job_taken", moved)
                 self._pending.record_row(event)
         else:
             self._write_together(pattern, alike)
         if pattern.lease_us is not None:
             until = self._now + pattern.lease_us
-            for seq, _, lease in alike:
+            for _, seq, _, lease in alike:
                 self._pending.add("lease_put", lease, until, seq)
         after = pattern.first
         self._pending.count(Spot(after.lane, pattern.before), after, len(alike))
 
-    def _write_together(self, pattern: _Pattern, alike: Sequence[tuple[int, str, str]]) -> None:
+    def _write_together(self, pattern: _Pattern, alike: Sequence[_Alike]) -> None:
         """With one statement per table, as columns."""
         pending, number = self._pending, len(alike)
         pending.flush()
         moved, event = pattern.columns
-        taken = _encode([f"{seq} {lease}" for seq, _, lease in alike]).decode()
+        taken = _encode([f"{seq} {lease}" for _, seq, _, lease in alike]).decode()
         done = self._connection.execute(SQL["jobs_taken"], (taken, *moved))
         if done.rowcount != number:
             raise sqlite3.IntegrityError(f"{done.rowcount} of {number} jobs could be taken")
-        named = _encode([f"{lease} {job_id}" for _, job_id, lease in alike]).decode()
+        named = _encode([f"{lease} {job_id}" for _, _, job_id, lease in alike]).decode()
         first = pending.positions(number)
         self._connection.execute(SQL["events_taken"], (named, first, *event))
 

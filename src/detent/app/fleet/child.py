@@ -31,7 +31,7 @@ from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
-from detent.runtime.loops import new_loop, settle_in
+from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
@@ -165,7 +165,7 @@ class Child:
 
     async def _work(self, worker: Worker) -> None:
         reach = self._app.bridge.reach
-        settle_in()
+        settle()
         running = asyncio.create_task(worker.run())
         beside = [asyncio.create_task(reach(self._tell_status(worker)))]
         if self._app.listening and self._told.server is None:
@@ -300,7 +300,6 @@ def main() -> int:
     except AppError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return PERMANENT
-    settle()
     app.move_to(told.url)
     app.bridge.new_loop = new_loop
     if told.server is not None:

@@ -24,8 +24,8 @@ T = TypeVar("T")
 BATCH_S: Final = 0.02
 """How long one transaction may take before others get their turn."""
 _ROW_S: Final = 5e-6
-_HANDFUL: Final = 64
-"""When so many wait, the thread gets its turn in between: it writes while others are asked for."""
+_HANDFUL: Final = 16
+"""After every so many that wait the thread may go first: it writes while others are asked for."""
 _Answer = tuple[Any, BaseException | None]
 
 
@@ -120,7 +120,7 @@ class Writer:
             self._queue.append(operation)
             many = len(self._queue)
         self._wake()
-        if many == _HANDFUL:
+        if many % _HANDFUL == 0:
             # A busy loop keeps Python's lock; without it we would only begin when all are here.
             time.sleep(0)
 

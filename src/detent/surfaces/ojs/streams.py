@@ -108,10 +108,12 @@ class Streams:
     async def _frames(self, call: Call, channel: _Channel) -> AsyncIterator[bytes]:
         listener = await self._desk.engine.tail.listen(_of_tenant(self._desk.tenant(call)))
         try:
+            # Asked before the reader knows that we listen: what ends afterwards is told as it goes.
+            is_over = channel.kind == "job" and await self._is_over(call, channel.name)
             yield RETRY
             async for frame in self._missed(call, channel):
                 yield frame
-            if channel.kind == "job" and await self._is_over(call, channel.name):
+            if is_over:
                 yield await self._last(call, channel.name)
                 return
             async for frame in self._live(call, channel, listener):

@@ -2,9 +2,8 @@
 
 Both servers are processes of their own (uvicorn, uvloop, httptools); the bare one reads a body with
 msgspec and answers an envelope of the same size. The client is this process: so many connections,
-each with one request at a time, on uvloop, so that it is not what is measured. Rounds of all cases
-take turns, and medians are told. The processor time of the server per request suffers less from
-neighbours than rates do.
+each with one request at a time. Rounds of all cases take turns, and medians are told. The processor
+time of the server per request suffers less from neighbours than rates do.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import uvicorn
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -92,44 +90,24 @@ def serving(command: Sequence[str], log: Path) -> Iterator[Served]:
 # --- the client -------------------------------------------------------------------------------
 
 
-class Connection(asyncio.Protocol):
-    """One connection, one request at a time; with as little in between as can be."""
+class Connection:
+    """One connection, one request at a time."""
 
-    def __init__(self) -> None:
-        self._told = b""
-        self._answered: asyncio.Future[bytes] | None = None
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Answers come in one piece or in few."""
-        told = self._told = self._told + data
-        end = told.find(b"\r\n\r\n") + 4
-        if end < 4:  # noqa: PLR2004 - the head is not whole yet
-            return
-        head = told[:end].lower()
-        at = head.index(b"content-length: ") + 16
-        length = int(head[at : head.index(b"\r", at)])
-        if len(told) < end + length or self._answered is None:
-            return
-        self._told = b""
-        assert head[9:12] in (b"200", b"201"), told
-        self._answered.set_result(told[end:])
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
 
     async def post(self, path: bytes, body: bytes) -> bytes:
         """The body of the answer."""
-        assert self._transport is not None
-        self._answered = asyncio.get_running_loop().create_future()
         head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % path
-        self._transport.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        return await self._answered
+        self._writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        told = await self._reader.readuntil(b"\r\n\r\n")
+        assert told[9:12] in (b"200", b"201"), told
+        at = told.lower().index(b"content-length: ") + 16
+        return await self._reader.readexactly(int(told[at : told.index(b"\r", at)]))
 
     def close(self) -> None:
-        assert self._transport is not None
-        self._transport.close()
+        self._writer.close()
 
 
 async def push(connection: Connection) -> int:
@@ -149,9 +127,8 @@ async def fetch_and_ack(connection: Connection) -> int:
 
 async def rate(server: Served, connections: int, seconds: float, work: Work) -> Rate:
     """How fast it goes, and what it costs."""
-    loop = asyncio.get_running_loop()
     opened = [
-        (await loop.create_connection(Connection, "127.0.0.1", server.port))[1]
+        Connection(*await asyncio.open_connection("127.0.0.1", server.port))
         for _ in range(connections)
     ]
     used_s = server.cpu_s()
@@ -228,7 +205,7 @@ def _rounds(
     found: dict[str, list[Rate]] = {name: [] for name in cases}
     for _ in range(asked.rounds):
         for name, (server, work) in cases.items():
-            found[name].append(uvloop.run(rate(server, connections, asked.seconds, work)))
+            found[name].append(asyncio.run(rate(server, connections, asked.seconds, work)))
     return {
         name: Rate(*map(statistics.median, zip(*all_, strict=True))) for name, all_ in found.items()
     }

@@ -124,12 +124,33 @@ async def test_a_move_that_follows_at_once_finds_the_job(world: World) -> None:
     assert (await world.everything())["", "born-0003"].job.state == "cancelled"
 
 
+async def test_long_payloads_are_whole_however_long_all_are_together(world: World) -> None:
+    long = [f'["{at % 10}{"x" * 300_000}"]' for at in range(5)]
+    rows = [
+        (*row[:4], payload)
+        for row, payload in zip(births(world, [mould()], named(5)), long, strict=True)
+    ]
+    assert set((await world.store.step(Births(rows), now=world.now)).outcomes) == {Committed()}
+    found = await world.store.get([("", row[1]) for row in rows])
+    assert [one.body.payload for one in found if one is not None] == long
+
+
+def test_a_piece_has_so_many_jobs_and_so_much_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detent.stores.births.RECORD_CHARS", 10)
+    sizes = [*[1] * RECORDS_MAX, 9_000, 1_000, 1, 20_000, 1]
+    made = Births([(mould(), str(at), 0, 0, "x" * size) for at, size in enumerate(sizes)])
+    assert [len(one) for one in made.pieces()] == [RECORDS_MAX, 2, 1, 1, 1]
+    assert [one.weight for one in made.pieces()] == [RECORDS_MAX, 1_000, 1, 2_000, 1]
+    assert [unit.command_id for one in made.pieces() for unit in one] == [
+        row[1] for row in made.rows
+    ]
+
+
 def test_units_are_made_when_somebody_looks(world: World) -> None:
     rows = births(world, [mould()], named(5))
     made = Births(rows)
     assert (len(made), made[1].command_id, made[-1].command_id) == (5, "born-0001", "born-0004")
     assert [unit.command_id for unit in made[1:3]] == ["born-0001", "born-0002"]
-    assert [len(one) for one in made.pieces(2)] == [2, 2, 1]
     assert isinstance(Births.joined([made, made[:1]]), Births)
     other = Unit("other")
     assert list(Births.joined([made, [other]])) == [*made, other]

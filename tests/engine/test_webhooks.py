@@ -211,6 +211,28 @@ async def test_what_waits_for_a_webhook_that_is_gone_is_dead(world: World, engin
         assert len(receiver.got) == 1
 
 
+async def test_a_removed_webhook_stays_away_whoever_changes_it_meanwhile(engine: Engine) -> None:
+    async with receiving(500) as receiver:
+        hook, _ = await engine.webhooks.add(receiver.url, ["job.*"])
+        key = ("", hook.id)
+        edits = [engine.webhooks.edit(key, active=bool(at % 2)) for at in range(5)]
+        removed = engine.webhooks.remove(key)
+        done = await asyncio.gather(*edits, removed, return_exceptions=True)
+        assert await engine.webhooks.get(key) is None
+        assert done[-1] is None
+
+
+async def test_a_delivery_is_sent_again_whoever_asks_for_it_meanwhile(engine: Engine) -> None:
+    async with receiving(500) as receiver:
+        await engine.webhooks.add(receiver.url, ["job.*"])
+        await push(engine)
+        await deliver(engine)
+        [failed] = await engine.webhooks.deliveries()
+        await asyncio.gather(*(engine.webhooks.retry(("", failed.id)) for _ in range(5)))
+        await deliver(engine)
+        assert len(receiver.got) == 2
+
+
 async def test_what_waits_for_a_webhook_that_is_switched_off_is_dead(
     world: World, engine: Engine
 ) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from detent.engine import coalesce
 from detent.engine.coalesce import Coalescer
-from detent.stores.api import Stepped, Unit, Want
+from detent.lifecycle import job as j
+from detent.stores.api import Committed, Stepped, Unit, Want
+from tests.contract.making import WORKER
 from tests.contract.world import World
 
 
@@ -72,6 +77,28 @@ async def test_wishes_of_many_holders_come_true_beside_a_commit(world: World) ->
     assert len(committed) == 1
     held = {one.claimed.jobs[0].job.id: one.claimed.jobs[0].job.holder for one in answers}
     assert sorted(map(str, held.values())) == sorted(holders)
+
+
+async def test_what_has_much_to_say_is_not_said_in_one_step(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detent.stores.shapes.RECORD_CHARS", 10)
+    ends = [await completing(world, "x" * 3_000) for _ in range(7)]
+    ends += [await completing(world, "x") for _ in range(20)]
+    asking, counting = coalescer(world)
+    assert set(await asking.commit(ends)) == {Committed()}
+    assert counting.steps == 3  # three, three, and one with all that are short
+    counting.steps = 0
+    more = [await completing(world, "x" * 6_000) for _ in range(3)]
+    await asyncio.gather(*(asking.commit([one]) for one in more))
+    assert counting.steps == 3
+
+
+async def completing(world: World, text: str) -> Unit:
+    """The end of a job that runs, with a result."""
+    running = await world.claimed()
+    unit = world.make.doing(running, j.Complete(lease=running.lease), WORKER)
+    return replace(unit, moves=(replace(unit.moves[0], result=f'"{text}"'),))
 
 
 class Sided(Counting):

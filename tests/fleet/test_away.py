@@ -90,9 +90,12 @@ def test_a_server_that_stands_still_for_longer_than_a_lease(server: Server, far:
     handles = begun(far, 8)
     handles.append(far.enqueue("blocking", 8, "go"))
     eventually(lambda: runs_of(far.diary(), 8))
+    handles.append(far.enqueue("holding", 9))
+    eventually(lambda: runs_of(far.diary(), 9))
     with stopped([server.process, *children(server.process)]):
         outlast(LONGER_S)
-    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in (0, 1, 2, 3, 8)))
+    again = (0, 1, 2, 3, 8, 9)
+    eventually(lambda: all(len(runs_of(far.diary(), number)) == 2 for number in again))
     assert "could not be renewed; its jobs are stopped" in far.log(fleet)
     assert "did not stop its jobs, and is killed" in far.log(fleet)
     told = finish(far, handles)

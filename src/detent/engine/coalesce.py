@@ -68,9 +68,9 @@ class Coalescer:
         answers = [await one.answered for one in asked]
         return [outcome for answer in answers for outcome in answer.outcomes]
 
-    def ask(self, units: Sequence[Unit]) -> asyncio.Future[Stepped]:
-        """The answers to units of one record each that fit into a step, awaited without a task."""
-        return self._ask(units, len(units)).answered
+    def ask(self, births: Births) -> asyncio.Future[Stepped]:
+        """The answers to new jobs that fit into a step, awaited without a task."""
+        return self._ask(births, births.weight).answered
 
     def claim(self, want: Want, units: Sequence[Unit] = ()) -> asyncio.Future[Stepped]:
         """The jobs that a wish is granted, claimed in the same commit as these units."""
@@ -183,11 +183,11 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
 def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
     """The same units in slices that fit into a step each, and how much of it they take."""
     if isinstance(units, Births):
-        return [(piece, len(piece)) for piece in units.pieces(RECORDS_MAX)]
+        return [(piece, piece.weight) for piece in units.pieces()]
     pieces: list[tuple[Sequence[Unit], int]] = []
     begun = taken = 0
     for at, unit in enumerate(units):
-        size = unit.size
+        size = unit.weight
         if taken and taken + size > RECORDS_MAX:
             pieces.append((units[begun:at], taken))
             begun, taken = at, 0

@@ -9,6 +9,7 @@ same id.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
@@ -20,7 +21,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
 from detent.engine.posting import Poster
 from detent.engine.webhook import DELAYS_S, Delivery, Standing, Webhook, headers_of
-from detent.errors import DetentError
+from detent.errors import DetentError, UnknownWebhook
 from detent.stores.api import Committed, Key, Own, Record, Store, Unit
 
 __all__ = ["DISABLE_AFTER", "Delivering", "Hooks"]
@@ -134,7 +135,8 @@ class Delivering:
         tried = await self._tried(hook, delivery)
         await self._keep(held, delivery, tried)
         if not tried.is_good or hook.failures:
-            await self._hooks.change(key, lambda one: self._judged(one, tried))
+            with contextlib.suppress(UnknownWebhook):  # it was removed meanwhile
+                await self._hooks.change(key, lambda one: self._judged(one, tried))
 
     async def _tried(self, hook: Webhook, delivery: Delivery) -> _Tried:
         try:

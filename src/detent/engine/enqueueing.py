@@ -144,17 +144,17 @@ class Enqueueing:
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
         if len(births) > RECORDS_MAX:
-            pieces = births.pieces(RECORDS_MAX)
+            pieces = births.pieces()
             # A server writes some of them beside each other; more would only wait for its disk.
             await asyncio.gather(*(self._store_each(pieces) for _ in range(_ABREAST)))
         elif self._anywhere is None:
             need_stored(births, await self._plain.commit(births))
         else:
-            need_stored(births, (await self._store.step(births, now=self._store.now())).outcomes)
+            await self._store_each(births.pieces())
 
     def is_short(self, births: Births) -> bool:
         """Whether so few are stored by `storing`: all in one step, in the loop of the store."""
-        return self._anywhere is None and len(births) <= RECORDS_MAX
+        return self._anywhere is None and births.weight <= RECORDS_MAX
 
     def storing(self, births: Births) -> asyncio.Future[Stepped]:
         """What `store_new` awaits, for whoever makes no task to await it; begun in that loop."""
@@ -168,7 +168,7 @@ class Enqueueing:
         """The same, waited for; only where the store is one for all threads."""
         if self._anywhere is None:
             raise TypeError(f"{self._store!r} has a loop of its own")
-        for some in births.pieces(RECORDS_MAX):
+        for some in births.pieces():
             need_stored(some, self._anywhere.step_here(some, now=self._store.now()).outcomes)
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
@@ -200,10 +200,12 @@ class Enqueueing:
 
     async def _pressed(self, calls: Sequence[tuple[Mould, str]]) -> list[Birth | Exception]:
         births = self.moulded(calls)
-        stepped = await self._store.step(births, now=self._store.now())
+        outcomes: list[Outcome] = []
+        for some in births.pieces():
+            outcomes += (await self._store.step(some, now=self._store.now())).outcomes
         return [
             birth if isinstance(outcome, Committed | Own) else _unstored(birth[1], outcome)
-            for birth, outcome in zip(births.rows, stepped.outcomes, strict=True)
+            for birth, outcome in zip(births.rows, outcomes, strict=True)
         ]
 
     def _opened(self, ask: Ask) -> Request:

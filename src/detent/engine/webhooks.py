@@ -166,9 +166,12 @@ class Webhooks:
         return await self.change(key, rotated), made
 
     async def remove(self, key: Key) -> None:
-        """Send nothing more to it."""
-        record, _ = await self._known(key)
-        await self.put(Record(HOOK, record.id, record.version + 1, None, tenant=record.tenant))
+        """Send nothing more to it, whatever deliveries say of it meanwhile."""
+        for _ in range(TRIES_MAX):
+            record = (await self._known(key))[0]
+            if await self.put(replace(record, version=record.version + 1, data=None)):
+                return
+        raise _busy(key)
 
     async def trial(self, key: Key) -> Delivery:
         """Send it an event about nothing, so that its reader can be tried out."""
@@ -191,11 +194,12 @@ class Webhooks:
 
     async def retry(self, key: Key) -> Delivery:
         """Send a delivery again, now, however it stands."""
-        record, before = await self._delivery(key)
-        again = replace(before, tries=0, standing=Standing.WAITING, error="")
-        if not await self.put(again.record(record.version + 1, self._store.now())):
-            raise _busy(key)
-        return again
+        for _ in range(TRIES_MAX):
+            record, before = await self._delivery(key)
+            again = replace(before, tries=0, standing=Standing.WAITING, error="")
+            if await self.put(again.record(record.version + 1, self._store.now())):
+                return again
+        raise _busy(key)
 
     async def change(self, key: Key, change: Callable[[Webhook], Webhook]) -> Webhook:
         """Change it as it is when the change is committed."""

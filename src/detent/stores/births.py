@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, overload
 from detent.lifecycle.job import JobState
 from detent.lifecycle.job.stamping import Stamp
 from detent.stores.legal import is_storable
-from detent.stores.shapes import Body, New, Unit
+from detent.stores.shapes import RECORD_CHARS, RECORDS_MAX, Body, New, Unit
 
 __all__ = ["SAMPLE_AT", "Birth", "Births", "Mould", "Own", "around_place", "by_mould", "sample"]
 
@@ -69,13 +69,23 @@ class Births(Sequence[Unit]):
         mould, job_id, born_at, place, payload = self.rows[at]
         return mould.unit(job_id, born_at, place, payload)
 
-    def pieces(self, most: int) -> Iterator[Births]:
-        """The same in pieces of so many at most."""
-        if len(self.rows) <= most:
+    @property
+    def weight(self) -> int:
+        """How much of a step they take: long payloads more than short ones."""
+        return max(len(self.rows), sum(len(row[4]) for row in self.rows) // RECORD_CHARS)
+
+    def pieces(self) -> Iterator[Births]:
+        """The same in pieces that fit into a step each."""
+        if self.weight <= RECORDS_MAX:
             yield self
             return
-        for at in range(0, len(self.rows), most):
-            yield self[at : at + most]
+        begun, room = 0, RECORDS_MAX * RECORD_CHARS
+        for at, row in enumerate(self.rows):
+            if at - begun == RECORDS_MAX or (at > begun and room < len(row[4])):
+                yield self[begun:at]
+                begun, room = at, RECORDS_MAX * RECORD_CHARS
+            room -= len(row[4])
+        yield self[begun:]
 
     @staticmethod
     def joined(parts: Sequence[Sequence[Unit]]) -> Sequence[Unit]:

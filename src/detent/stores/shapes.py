@@ -16,6 +16,7 @@ from detent.stores.workers import Death, Life, Process, Who, WorkerRow
 
 __all__ = [
     "RECORDS_MAX",
+    "RECORD_CHARS",
     "UNIT_MAX",
     "Body",
     "Claimed",
@@ -71,6 +72,12 @@ While a step is written nobody else can write, and so many take SQLite some 40 m
 promised per unit; a workflow with more jobs is built as a draft, unit by unit, and then opened.
 """
 
+RECORD_CHARS: Final = 65_536
+"""So many characters of payloads, results and logs take the room of one record in a step.
+
+So a step has some 65 million of them at most, or one unit: memory is held several times over while
+it is written, and no value of PostgreSQL is larger than a gigabyte.
+"""
 UNIT_MAX: Final = 25_000
 """How many records a unit may have that is a step by itself: what is all or nothing cannot be cut.
 
@@ -255,6 +262,18 @@ class Unit(msgspec.Struct, frozen=True, gc=False):
         if self.puts or self.gates or self.limits:
             size += len(self.puts) + len(self.gates) + len(self.limits)
         return size or 1
+
+    @property
+    def weight(self) -> int:
+        """The same for whoever fills a step: long texts are more than short ones."""
+        chars = 0
+        for move in self.moves:
+            chars += len(move.result or "") + len(move.checkpoint or "")
+            if move.lines:
+                chars += sum(len(line.text) for line in move.lines)
+        for new in self.new:
+            chars += len(new.body.payload)
+        return max(self.size, chars // RECORD_CHARS)
 
 
 class Committed(msgspec.Struct, frozen=True):

@@ -24,6 +24,8 @@ _encode = msgspec.json.Encoder().encode
 _MOULDS: Final = 1_024
 _SOME: Final = 4
 """From so many on columns pay."""
+_CHARS: Final = 1_000_000
+"""Payloads that are longer together are written one by one."""
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -44,10 +46,24 @@ def bear(
         for at, one in enumerate(own):
             _bear_one(connection, common, one, seq + at, pos + at)
         return
-    told = _encode(own).decode()
-    connection.execute(SQL["births"], (seq, told, *common.job))
-    connection.execute(SQL["birth_bodies"], (seq, told, *common.body))
+    connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
+    _bear_bodies(connection, common, [one[3] for one in own], seq)
     connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
+
+
+def _bear_bodies(
+    connection: sqlite3.Connection, common: Shared, payloads: Sequence[str], seq: int
+) -> None:
+    if sum(map(len, payloads)) <= _CHARS:
+        connection.execute(SQL["birth_bodies"], (seq, _text(payloads), *common.body))
+        return
+    # As one text they would be held several times over, and take no less time.
+    bodies = ((seq + at, payload, *common.body) for at, payload in enumerate(payloads))
+    connection.executemany(SQL["body_insert"], bodies)
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode()
 
 
 def _bear_one(connection: sqlite3.Connection, common: Shared, own: Own, seq: int, pos: int) -> None:

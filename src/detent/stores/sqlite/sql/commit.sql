@@ -37,7 +37,7 @@ INSERT INTO detent_jobs (
 )
 
 -- name: births
--- Jobs that stand alike: what each has of its own are its id, moment, place and payload.
+-- Jobs that stand alike: what each has of its own are its id, its moment and its place.
 INSERT INTO detent_jobs (
     seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
@@ -53,7 +53,7 @@ FROM json_each(?2) AS b
 
 -- name: birth_bodies
 INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
-SELECT ?1 + b.key, json_extract(b.value, '$[3]'), ?3, ?4, ?5, ?6 FROM json_each(?2) AS b
+SELECT ?1 + b.key, b.value, ?3, ?4, ?5, ?6 FROM json_each(?2) AS b
 
 -- name: birth_events
 INSERT INTO detent_events (

@@ -8,6 +8,7 @@ all threads and loops of a process are shared, and no code of users can hold the
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -170,14 +171,14 @@ class Bridge:
         over.put(errand)
         return await errand.answer(over.loop)
 
-    def stop(self) -> None:
+    def stop(self, within_s: float | None = None) -> None:
         """End the thread; the next call starts another."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+            thread.join(within_s)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -224,7 +225,14 @@ def _forget_all() -> None:
         bridge.forget()
 
 
+def _stop_all() -> None:
+    """A program that just ends says nothing about what its loop still waited for."""
+    for bridge in list(_BRIDGES):
+        bridge.stop(_LEAVE_S)
+
+
 os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_stop_all)
 
 
 class Bridged(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from detent.lifecycle.job import Job
-from detent.stores.api import Key, Retention
+from detent.stores.api import Key, Move, Retention
 from detent.stores.bounds import TURNS_US
 from detent.stores.memory import MemoryStore
 from detent.stores.memory.tables import Tables
@@ -127,3 +127,49 @@ class StepsOutliveTheirWorkflow(Tables):
 class PromisesThatLiveAreForgotten(MemoryStore):
     def _forget_promises(self, now: int) -> None:
         self._all.promises = {}
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class ResultsAreKeptForEver(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        return 0
+
+
+class ResultsGoOneMicrosecondEarly(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        return await super().forget_results(now=now + 1, limit=limit)
+
+
+class ResultsOfLiveWorkflowsGo(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        flows, self._all.flows = self._all.flows, {}
+        gone = await super().forget_results(now=now, limit=limit)
+        self._all.flows = flows
+        return gone
+
+
+class ResultsAreKeptThoughTheWorkflowHasEnded(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        members = [key for key, stored in self._all.jobs.items() if stored.job.workflow is not None]
+        kept = {key: self._all.results_until.pop(key, None) for key in members}
+        self._all.results_until |= dict.fromkeys(kept)
+        gone = await super().forget_results(now=now, limit=limit)
+        self._all.results_until |= kept
+        return gone
+
+
+class TheNewestResultsGoFirst(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        ends = {key: at for key, at in self._all.results_until.items() if at and at <= now}
+        self._all.results_until |= {key: -at for key, at in ends.items()}
+        gone = await super().forget_results(now=now, limit=limit)
+        left = {key for key in ends if (self._all.results_until[key] or 0) < 0}
+        self._all.results_until |= {key: ends[key] for key in left}
+        return gone
+
+
+class TheTimeOfAResultIsNotWritten(MemoryStore):
+    def _write_move(self, move: Move, now: int) -> None:
+        super()._write_move(replace(move, result_until=None), now)

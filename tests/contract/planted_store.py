@@ -277,7 +277,8 @@ class AShorterLeaseIsNoticedLate(MemoryStore):
 
 class ExtendingOnlyLengthens(MemoryStore):
     def _extend(self, lease: str, until: int) -> bool:
-        return super()._extend(lease, max(until, self._all.leases.get(lease, until)))
+        row = self._all.leases.get(lease)
+        return super()._extend(lease, until if row is None else max(until, row.until))
 
 
 class TheOverdueIncludeTheLost(MemoryStore):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import OPEN, Gate, Job, JobState
+from detent.lifecycle.job import OPEN, Gate, Job, JobState, Lease
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
 from detent.stores.memory import MemoryStore
@@ -291,7 +291,7 @@ class EveryMoveRenewsTheLease(MemoryStore):
         super()._put(stored, events, now)
         job = stored.job
         if job.wire and job.lease is not None:
-            self._all.leases[job.lease] = now + (job.lease_us or 0)
+            self._all.leases[job.lease] = Lease(now + (job.lease_us or 0))
 
 
 class EndsUnderALimitWakeNobody(MemoryStore):

@@ -25,6 +25,8 @@ __all__ = ["Reading", "due", "first"]
 
 T = TypeVar("T")
 K = TypeVar("K", str, Key, Named)
+_OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
+_OF_BODY = ("type", "key")
 
 
 class Reading:
@@ -70,8 +72,7 @@ class Reading:
             yield key
 
     async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
-        known = self._all.leases
-        return [Lease(known[one]) if one in known else None for one in leases]
+        return [self._all.leases.get(lease) for lease in leases]
 
     async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
         return [self._all.flows.get(key) for key in keys]
@@ -183,10 +184,6 @@ def _paged(found: dict[Key, T], page: Page) -> list[T]:
 
 def _is_chosen(stored: Stored, chosen: Filter) -> bool:
     """All that is asked for; of a job's tags one is enough."""
-    job, body = stored.job, stored.body
-    asked = (chosen.tenant, chosen.queue, chosen.state, chosen.profile, chosen.type, chosen.key)
-    found = (job.tenant, job.queue, job.state, job.profile, body.type, body.key)
-    pairs = [(chosen.workflow, job.workflow), (chosen.step, job.step)]
-    pairs += zip(asked, found, strict=True)
-    fits = all(one in (None, other) for one, other in pairs)
-    return fits and (chosen.tag is None or chosen.tag in body.tags)
+    of_job = all(getattr(chosen, name) in (None, getattr(stored.job, name)) for name in _OF_JOB)
+    of_body = all(getattr(chosen, name) in (None, getattr(stored.body, name)) for name in _OF_BODY)
+    return of_job and of_body and (chosen.tag is None or chosen.tag in stored.body.tags)

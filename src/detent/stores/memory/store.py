@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from detent.errors import BadUrl
 from detent.lifecycle import seal
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.stores import api
 from detent.stores.api import Key, Retention, Stored, WorkerRow, key_of
@@ -100,7 +100,7 @@ class MemoryStore(Units):
         """An end that comes earlier than anybody would look makes the job due earlier."""
         if lease not in self._all.leases:
             return False
-        self._all.leases[lease] = until
+        self._all.leases[lease] = Lease(until)
         for key, one in self._all.jobs.items():
             is_later = one.wake_at is None or until < one.wake_at
             if is_later and one.job.wire and one.job.lease == lease:

@@ -35,7 +35,7 @@ class Tables(Judge):
         self.promises: dict[Key, tuple[api.Idempotency, Key]] = {}
         self.results_until: dict[Key, int | None] = {}
         self.handed_out: dict[Key, int] = {}
-        self.leases: dict[str, int] = {}
+        self.leases: dict[str, Lease] = {}
         self.flows: dict[Key, w.Flow] = {}
         self.swept: set[Named] = set()
         self.records: dict[Named, tuple[api.Record, str]] = {}
@@ -114,7 +114,7 @@ class Tables(Judge):
         job = self.jobs[key].job
         if job.lease is None or not job.wire:
             return None if job.lease is None else self.worker_lease(job.holder or "")
-        return Lease(self.leases[job.lease]) if job.lease in self.leases else MISSING
+        return self.leases.get(job.lease, MISSING)
 
     def worker_lease(self, worker: str) -> Lease:
         row = self.workers.get(worker)

@@ -80,8 +80,9 @@ class Units(Reading):
 
     def _in_time(self, job: j.Job, move: Move) -> int | None:
         """No later than the end of the wire lease that goes on, which the caller may not know."""
-        until = self._all.leases.get(job.lease or "") if job.lease == move.job.lease else None
-        return min((at for at in (move.wake_at, until) if at is not None), default=None)
+        row = self._all.leases.get(job.lease or "") if job.lease == move.job.lease else None
+        ends = [move.wake_at] if row is None else [move.wake_at, row.until]
+        return min((at for at in ends if at is not None), default=None)
 
     def _erased(self, stored: Stored) -> Stored:
         """Nothing is left of what the job was about or said, and no later move brings any."""
@@ -107,7 +108,7 @@ class Units(Reading):
         if had != job.lease:
             self._all.leases.pop(had or "", None)
             if job.lease is not None and job.wire:
-                self._all.leases[job.lease] = now + (job.lease_us or 0)
+                self._all.leases[job.lease] = j.Lease(now + (job.lease_us or 0))
         makes_room = had not in (None, job.lease) and self._all.limits
         if makes_room or (events and job.state is j.JobState.AVAILABLE):
             self._all.bell.ring()

@@ -63,8 +63,9 @@ class MemoryStore(Units):
         return row if row is not None and row.lost else None
 
     def _is_swept(self, job: Job) -> bool:
-        where = (job.tenant, job.workflow or "", job.step or "")
-        return job.state in PARKED and where in self._all.swept
+        if job.workflow is None or job.step is None or job.state not in PARKED:
+            return False
+        return (job.tenant, job.workflow, job.step) in self._all.swept
 
     def _hand_out(self, key: Key, until: int) -> api.Due:
         self._all.handed_out[key] = until

@@ -155,8 +155,8 @@ class Tables(Judge):
     def _is_held_twice(self, unit: Unit) -> bool:
         """A lease is made once per claim: its holder has it for one job and for no other."""
         jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
-        after = {key_of(job): job for job in jobs}
-        given = [(job.holder, job.lease) for job in after.values() if job.lease is not None]
-        others = [one.job for key, one in self.jobs.items() if given and key not in after]
+        given = [(job.holder, job.lease) for job in jobs if job.lease is not None]
+        after = {key_of(job) for job in jobs}
+        others = [one.job for key, one in self.jobs.items() if key not in after] if given else []
         held = {(job.holder, job.lease) for job in others}
         return len(given) != len(set(given)) or not held.isdisjoint(given)

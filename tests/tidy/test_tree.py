@@ -9,7 +9,7 @@ import pytest
 from tests.tidy import rules
 from tests.tidy.tree import PURE, ROOT, SRC, files, product_texts, report
 
-MODEL_LINES_MAX = 830
+MODEL_LINES_MAX = 850
 """What people read to see what a store must do, from the first line to the last."""
 
 

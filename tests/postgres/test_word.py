@@ -56,7 +56,7 @@ def test_word_goes_along_with_a_lone_job_and_not_too_often(
         pool = Pool(address.read(url), 1)
         crier = Crier(pool, "me")
         assert [crier.word(), crier.word()] == ["me", ""]
-        monkeypatch.setattr(listening_to, "_PAUSE_S", 0.0)
+        monkeypatch.setattr(listening_to, "_QUIET_S", 0.0)
         assert crier.word() == "me"
         crier.cry()
         assert crier.word() == "", "what is waiting to be sent says it as well"

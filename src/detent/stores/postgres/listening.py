@@ -19,7 +19,9 @@ __all__ = ["CHANNEL", "Crier", "Listener"]
 CHANNEL: Final = "detent"
 _PAUSE_S: Final = 0.005
 """Word is sent at most so often: NOTIFY makes transactions commit one after another."""
-_SLOW_S: Final = 0.005
+_QUIET_S: Final = 0.010
+"""After so long a silence word goes along with what it is about."""
+_SLOW_S: Final = 0.003
 """A commit that carries word and takes longer has waited for others that do."""
 _APART_S: Final = 1.0
 """So long word goes by itself then, in a transaction that waits for no disk."""
@@ -44,12 +46,12 @@ class Crier:
             self._sending = asyncio.ensure_future(self._send())
 
     def word(self) -> str:
-        """What to send along with what it is about; nothing if word was sent just now.
+        """What to send along with what it is about; nothing if word was sent not long ago.
 
         Whoever takes it sends it, or cries.
         """
         now = time.monotonic()
-        if self._is_due or now < max(self._sent_at + _PAUSE_S, self._apart_until):
+        if self._is_due or now < max(self._sent_at + _QUIET_S, self._apart_until):
             return ""
         self._sent_at = now
         return self._name

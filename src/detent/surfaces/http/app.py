@@ -15,8 +15,9 @@ from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.identity import Identity
 from detent.engine.limits import need_numbers
-from detent.surfaces.http.connection import ANSWER, Answering
 from detent.surfaces.http.exchange import (
+    ANSWER,
+    Answering,
     Call,
     Receive,
     Reply,

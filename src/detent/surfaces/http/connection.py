@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import chain
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -20,15 +19,11 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from detent.surfaces.http.exchange import GONE
+from detent.surfaces.http.exchange import ANSWER, Headers
 
-__all__ = ["ABORT", "ANSWER", "Answering", "Protocol"]
+__all__ = ["ABORT", "Protocol"]
 
 ABORT: Final = "detent.abort"
-ANSWER: Final = "detent.answer"
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-Answering: TypeAlias = Callable[[int, Headers, bytes], bool]
-"""Writes a whole reply; if it cannot, it says so, and it is to be sent piece by piece."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -43,24 +38,44 @@ class Protocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, ABORT: partial(_abort, transport)}
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.scope["state"][ANSWER] = partial(_answer, cycle)
-        cycle.scope["state"][GONE] = partial(getattr, cycle, "disconnected")
+        cycle.scope["state"][ANSWER] = _Answer(cycle)
         super()._start_asgi_task(cycle, app)
 
 
-def _answer(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
-    if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive:
-        return False
-    told = (*cycle.default_headers, *headers)
-    head = _line_of_each(len(told)) % tuple(chain.from_iterable(told))
-    if cycle.response_started or head.count(b"\n") != len(told) or b"\0" in head:
-        return False
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", body)))
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
+class _Answer:
+    """How one request is answered; it lets go of it then, as they would hold each other for ever.
+
+    Until somebody looks for garbage, that is, which is a tenth of a small request.
+    """
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle: RequestResponseCycle | None = cycle
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether whoever asked has gone."""
+        return self._cycle is not None and self._cycle.disconnected
+
+    def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write the whole reply, if that is possible."""
+        cycle = self._cycle
+        if cycle is None or cycle.response_started or cycle.disconnected:
+            return False
+        if cycle.flow.write_paused or not cycle.keep_alive:
+            return False
+        told = (*cycle.default_headers, *headers)
+        head = _line_of_each(len(told)) % tuple(chain.from_iterable(told))
+        if head.count(b"\n") != len(told) or b"\0" in head:
+            return False
+        self._cycle = None
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", body)))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 @cache

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from functools import cache, partial
 from itertools import chain
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -19,11 +20,12 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from detent.surfaces.http.exchange import ANSWER, Headers
+from detent.surfaces.http.exchange import ANSWER, ASGIApp, Headers, Scope, Take
 
 __all__ = ["ABORT", "Protocol"]
 
 ABORT: Final = "detent.abort"
+_NONE: Final[Mapping[tuple[str, bytes], Take]] = {}
 
 
 class Protocol(HttpToolsProtocol):
@@ -38,8 +40,24 @@ class Protocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, ABORT: partial(_abort, transport)}
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.scope["state"][ANSWER] = _Answer(cycle)
+        answer = _Answer(self, cycle)
+        scope, prompts = cycle.scope, getattr(app, "prompts", _NONE)
+        take = prompts.get((scope["method"], scope["raw_path"]))
+        if take is None or cycle.waiting_for_100_continue:
+            answer.leave_to(app)
+        else:
+            # By the next turn of the loop most requests are whole.
+            self.loop.call_soon(_begin, cycle, answer, take, app)
+
+    def start_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Let the application answer as uvicorn would."""
         super()._start_asgi_task(cycle, app)
+
+
+def _begin(cycle: RequestResponseCycle, answer: _Answer, take: Take, app: ASGIApp) -> None:
+    scope = cast("Scope", cycle.scope)
+    if cycle.more_body or not take(scope, bytes(cycle.body), answer):
+        answer.leave_to(app)
 
 
 class _Answer:
@@ -48,15 +66,22 @@ class _Answer:
     Until somebody looks for garbage, that is, which is a tenth of a small request.
     """
 
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "_protocol")
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
+    def __init__(self, protocol: Protocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
         self._cycle: RequestResponseCycle | None = cycle
 
     @property
     def is_gone(self) -> bool:
         """Whether whoever asked has gone."""
         return self._cycle is not None and self._cycle.disconnected
+
+    def leave_to(self, app: Any) -> None:
+        """Let this application answer, in a task of its own."""
+        if self._cycle is not None:
+            self._cycle.scope["state"][ANSWER] = self
+            self._protocol.start_task(self._cycle, app)
 
     def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write the whole reply, if that is possible."""

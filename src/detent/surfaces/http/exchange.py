@@ -36,6 +36,7 @@ __all__ = [
     "Scope",
     "Send",
     "Settings",
+    "Take",
     "body_of",
     "digest_of",
     "gone",
@@ -63,6 +64,14 @@ class Answering(Protocol):
     def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write a whole reply; if it cannot, it says so: it is to be sent piece by piece."""
         ...
+
+    def leave_to(self, app: ASGIApp) -> None:
+        """Let this application answer, in a task of its own."""
+        ...
+
+
+Take: TypeAlias = Callable[[Scope, bytes, Answering], bool]
+"""Answers a whole request sooner or later, without a task; if it cannot, nothing has happened."""
 
 
 @lru_cache(1_000)

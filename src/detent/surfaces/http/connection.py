@@ -1,7 +1,8 @@
 """A connection as uvicorn has it, which takes a whole reply at once and can be cut off.
 
 Uvicorn looks at each header by itself and writes twice. Most replies are known when they begin:
-they are written in one piece. Whatever is odd about a connection is left to uvicorn.
+they are written in one piece. Whatever is odd about a connection is left to uvicorn. All that is
+known here of its insides is tried before it is relied upon (`fitting.py`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from detent.surfaces.http.exchange import ANSWER, ASGIApp, Headers, Scope, Take
+from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Take
 
-__all__ = ["ABORT", "Protocol"]
+__all__ = ["Protocol"]
 
-ABORT: Final = "detent.abort"
 _NONE: Final[Mapping[tuple[str, bytes], Take]] = {}
 
 
@@ -99,8 +99,13 @@ class _Answer:
         cycle.waiting_for_100_continue = False
         cycle.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", body)))
         cycle.message_event.set()
-        cycle.on_response()
+        over, cycle.on_response = cycle.on_response, _nothing
+        over()
         return True
+
+
+def _nothing() -> None:
+    """What is left to do when a request is over: it would hold its connection otherwise."""
 
 
 @cache

@@ -25,6 +25,7 @@ from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.surfaces.http.problems import Problem
 
 __all__ = [
+    "ABORT",
     "ANSWER",
     "ASGIApp",
     "Answering",
@@ -43,6 +44,8 @@ __all__ = [
     "left",
 ]
 
+ABORT: Final = "detent.abort"
+"""Where a connection of ours puts the way to cut it off."""
 ANSWER: Final = "detent.answer"
 """Where a connection of ours puts the way to answer at once."""
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]

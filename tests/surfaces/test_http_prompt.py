@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from detent.engine.access import Scope
+from detent.stores.sqlite.turns import Turns
 from detent.surfaces.http.exchange import Answering, Settings
 from detent.surfaces.http.exchange import Scope as Asked
 from tests.surfaces.server import Client, Running, eventually, running
@@ -70,7 +71,12 @@ def test_prompt_replies_are_the_same_to_the_letter(server: Running) -> None:
     [padded] = replies(server.port, parting(_BODY % 7 + _LONG))
     assert padded == long
     assert seen[5:] == [False, False]
-    assert long.startswith(b"HTTP/1.1 201 Created\r\ndate: "[:22])
+    assert long.startswith(b"HTTP/1.1 201 Created\r\n")
+    with closing(Client(server.port)) as client:
+        counted = client.get("/metrics").text
+    told = b'detent_http_requests_total{method="POST",route="/ojs/v1/jobs",status="%d"} %d.0'
+    assert told % (201, 5) in counted
+    assert told % (400, 2) in counted
 
 
 def test_whatever_is_odd_is_left_to_the_long_way(server: Running) -> None:
@@ -138,6 +144,32 @@ def test_who_has_gone_has_made_a_job_all_the_same(server: Running) -> None:
             to.sendall(request(_BODY % 1))
     with closing(Client(server.port)) as client:
         eventually(lambda: client.get("/queues/default/stats").ok()["stats"]["available"] == 8)
+
+
+def test_a_stop_waits_for_who_was_taken(server: Running, url: str) -> None:
+    replies(server.port, parting(*[_BODY % 1] * 3))
+    seen = watched(server)
+    turns = Turns(Path(url.removeprefix("sqlite:///")))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as to:
+        with turns:
+            # Nothing can be written as long as we have the turn.
+            to.sendall(request(_BODY % 1))
+            eventually(lambda: seen == [True])
+            server.begin_stop()
+            eventually(lambda: is_closed(server))
+        told = b"".join(iter(lambda: to.recv(65_536), b""))
+    turns.close()
+    assert told.startswith(b"HTTP/1.1 201")
+    assert b"\r\nconnection: close\r\n" in told
+
+
+def is_closed(server: Running) -> bool:
+    """Whether nobody more gets in."""
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=20).close()
+    except (ConnectionError, IndexError):
+        return True
+    return False
 
 
 def test_who_reads_slowly_gets_all_of_it_in_order(server: Running) -> None:

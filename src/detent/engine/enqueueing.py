@@ -7,7 +7,7 @@ the caller chose. A request with an idempotency key that was made before answers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -140,6 +140,12 @@ class Enqueueing:
     def press(self, mould: Mould, payload: str) -> Awaitable[Birth]:
         """One new job of a mould, durable; in our loop, with all who ask at the same time."""
         return self._press.ask((mould, payload))
+
+    def press_for(
+        self, mould: Mould, payload: str, hear: Callable[[Birth | Exception], None]
+    ) -> None:
+        """The same for somebody who is called when it is there, and has no task that waits."""
+        self._press.tell((mould, payload), hear)
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""

@@ -46,9 +46,21 @@ def bear(
         for at, one in enumerate(own):
             _bear_one(connection, common, one, seq + at, pos + at)
         return
-    connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
+    _bear_jobs(connection, common, own, seq)
     _bear_bodies(connection, common, [one[3] for one in own], seq)
     connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
+
+
+def _bear_jobs(
+    connection: sqlite3.Connection, common: Shared, own: Sequence[Own], seq: int
+) -> None:
+    _, at, place, _ = own[0]
+    if all(one[1] == at and one[2] == there for there, one in enumerate(own, place)):
+        # Most are made in one go, and to take each apart would be a third of writing it.
+        ids = _text([one[0] for one in own])
+        connection.execute(SQL["births_at_once"], (seq, ids, *common.job, at, place))
+    else:
+        connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
 
 
 def _bear_bodies(

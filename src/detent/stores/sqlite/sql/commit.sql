@@ -51,6 +51,19 @@ SELECT
     0, 0, 0, 0, 0, 0, 0
 FROM json_each(?2) AS b
 
+-- name: births_at_once
+-- The same for those of one moment with one place after the other: only their ids differ.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
+    ready_at, type, key, wake_at, is_unique, gated, attempt, failures, losses, handed_back, wire
+)
+SELECT
+    ?1 + b.key, ?3, b.value, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    ?19, ?19, ?19, ?20 + b.key, ?12, ?13, ?14, ?15, ?19,
+    ?19, ?16, ?17, ?19 + ?18, 0, 0, 0, 0, 0, 0, 0
+FROM json_each(?2) AS b
+
 -- name: birth_bodies
 INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
 SELECT ?1 + b.key, b.value, ?3, ?4, ?5, ?6 FROM json_each(?2) AS b

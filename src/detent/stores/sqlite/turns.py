@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from detent.errors import StoreUnavailable
 from detent.stores.sqlite.patience import TURN_S
@@ -39,6 +40,30 @@ class Turns:
         self._is_wanted = False
         self._is_closed = False
         self._error: OSError | None = None
+        self._mine = b"%-*d" % (_PID_BYTES, os.getpid())
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether somebody waits for the turn in our place, or still stands there for nobody."""
+        return self._is_in_line
+
+    @property
+    def taking(self) -> tuple[tuple[Any, ...], ...]:
+        """The calls that take the turn if it is free, for who cannot wait; or one of them fails."""
+        return (
+            (fcntl.flock, self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            (fcntl.flock, self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            (fcntl.flock, self._turn, fcntl.LOCK_UN),
+            (os.pwrite, self._lock, self._mine, 0),
+        )
+
+    @property
+    def giving(self) -> tuple[tuple[Any, ...], ...]:
+        """The calls that give it back, however many of the others were made."""
+        return (
+            (fcntl.flock, self._lock, fcntl.LOCK_UN),
+            (fcntl.flock, self._turn, fcntl.LOCK_UN),
+        )
 
     def __enter__(self) -> None:
         if self._is_in_line or not self._is_free():
@@ -121,11 +146,9 @@ class Turns:
 
     def _sign(self) -> None:
         """Write down who has the turn, unless it is who had it last; it is for people only."""
-        mine = b"%-*d" % (_PID_BYTES, os.getpid())
         with suppress(OSError):
-            if os.pread(self._lock, _PID_BYTES, 0) != mine:
-                os.lseek(self._lock, 0, os.SEEK_SET)
-                os.write(self._lock, mine)
+            if os.pread(self._lock, _PID_BYTES, 0) != self._mine:
+                os.pwrite(self._lock, self._mine, 0)
 
     def _late(self) -> StoreUnavailable:
         text = os.pread(self._lock, _PID_BYTES, 0).strip()

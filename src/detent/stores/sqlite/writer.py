@@ -7,16 +7,21 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from detent.errors import StoreClosed, StoreError, StoreUnavailable
+from detent.stores.api import Stepped
+from detent.stores.births import Birth
+from detent.stores.sqlite.bearing import alone
 from detent.stores.sqlite.faults import broken, is_fatal, is_ours, translated
+from detent.stores.sqlite.pen import Pen
 from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
+from detent.stores.sqlite.units import COMMITTED
 
 __all__ = ["Operation", "Writer"]
 
@@ -27,15 +32,20 @@ _ROW_S: Final = 5e-6
 _HANDFUL: Final = 16
 """After every so many that wait the thread may go first: it writes while others are asked for."""
 _Answer = tuple[Any, BaseException | None]
+_BORN: Final = Stepped((COMMITTED,))
 
 
 class Operation:
-    """Something to do inside a transaction, and who awaits its answer."""
+    """Something to do inside a transaction, and who awaits its answer.
 
-    __slots__ = ("answered", "loop", "run")
+    If it is the birth of one job and nothing else, that can be done without all the rest.
+    """
 
-    def __init__(self, run: Callable[[Transaction], Any]) -> None:
+    __slots__ = ("answered", "birth", "loop", "run")
+
+    def __init__(self, run: Callable[[Transaction], Any], birth: Birth | None = None) -> None:
         self.run = run
+        self.birth = birth
         self.loop = asyncio.get_running_loop()
         self.answered: asyncio.Future[Any] = self.loop.create_future()
 
@@ -43,10 +53,11 @@ class Operation:
 class _Waited:
     """The same for somebody who has no loop and waits."""
 
-    __slots__ = ("_answer", "_is_open", "run")
+    __slots__ = ("_answer", "_is_open", "birth", "run")
 
-    def __init__(self, run: Callable[[Transaction], Any]) -> None:
+    def __init__(self, run: Callable[[Transaction], Any], birth: Birth | None = None) -> None:
         self.run = run
+        self.birth = birth
         self._answer: _Answer = None, None
         self._is_open = threading.Lock()
         self._is_open.acquire()
@@ -90,13 +101,13 @@ class Writer:
         self._is_watched = False
         self._seen_version = self._data_version()
         self._waiting_rows = 0
-        self._stopped_by: StoreError | None = None
+        self._pen = Pen(connection, turns)
         self._thread = threading.Thread(target=self._work, name="detent-sqlite-writer", daemon=True)
         self._thread.start()
 
-    def do(self, run: Callable[[Transaction], T]) -> Awaitable[T]:
+    def do(self, run: Callable[[Transaction], T], birth: Birth | None = None) -> Awaitable[T]:
         """What the operation answers, once its transaction is on disk."""
-        operation = Operation(run)
+        operation = Operation(run, birth)
         self._put(operation)
         return operation.answered
 
@@ -112,6 +123,22 @@ class Writer:
                 self._queue.remove(operation)
             raise
         return answer
+
+    def bear_here(self, birth: Birth) -> Stepped | None:
+        """What the birth of one job answers, written in this thread; nothing if it cannot be.
+
+        Who finds that somebody waits, or writes, waits with them and shares their transaction.
+        """
+        if self._queue or self._is_watched or self._is_closing:
+            return None
+        statements = alone(birth)
+        if statements is None:
+            return None
+        try:
+            return _BORN if self._pen.write(statements) else None
+        finally:
+            # Also if a signal came right after the commit.
+            self._on_change()
 
     def _put(self, operation: Operation | _Waited) -> None:
         with self._putting:
@@ -145,6 +172,9 @@ class Writer:
             self._is_closing = True
         self._wake()
         self._thread.join()
+        # Whoever writes alone comes to the end, and nobody begins.
+        with suppress(StoreError):
+            self._pen.take_for_good()
         self._sleep.close()
         # Whoever keeps the turn for ever cannot keep us from going; closing twice is harmless.
         with suppress(StoreUnavailable), self._turns:
@@ -174,8 +204,7 @@ class Writer:
         taken: list[Operation | _Waited] = []
         has_news = False
         try:
-            self._need_running()
-            with self._turns:
+            with self._pen, self._turns:
                 answers, has_news = self._transact(taken)
         except (StoreError, OSError) as error:
             # Stopped before anything was begun, there is no use in waiting: all hear it.
@@ -187,14 +216,13 @@ class Writer:
             self._on_change()
         _deliver(zip(taken, answers, strict=True))
 
-    def _need_running(self) -> None:
-        if self._stopped_by is not None:
-            raise self._stopped_by
-
     def _transact(self, taken: list[Operation | _Waited]) -> tuple[list[_Answer], bool]:
         """All at once if the database takes it; otherwise again, each operation by itself."""
         try:
             try:
+                lone = self._lone(taken)
+                if lone is not None:
+                    return self._bear(lone)
                 return self._attempt(self._next(taken), is_careful=False)
             except Exception as error:
                 self._roll_back()
@@ -204,8 +232,21 @@ class Writer:
         except sqlite3.Error as error:
             self._roll_back()
             if is_fatal(error):
-                self._stopped_by = broken(error)
-            raise self._stopped_by or translated(error) from error
+                self._pen.stopped_by = broken(error)
+            raise self._pen.stopped_by or translated(error) from error
+
+    def _lone(self, taken: list[Operation | _Waited]) -> Sequence[tuple[Any, ...]] | None:
+        """The statements of the only one who waits, if it is a birth and nothing else."""
+        birth = self._queue[0].birth if len(self._queue) == 1 else None
+        statements = None if birth is None else alone(birth)
+        if statements is not None:
+            taken.append(self._queue.popleft())
+        return statements
+
+    def _bear(self, statements: Sequence[tuple[Any, ...]]) -> tuple[list[_Answer], bool]:
+        for statement in statements:
+            self._connection.execute(*statement)
+        return [(_BORN, None)], True
 
     def _next(self, taken: list[Operation | _Waited]) -> Iterable[Operation | _Waited]:
         """Operations from the queue until this transaction has had its time."""
@@ -239,10 +280,10 @@ class Writer:
 
     def _look_around(self) -> None:
         """Our own commits do not change the number, those of every other connection do."""
-        if not self._is_watched or self._stopped_by is not None:
+        if not self._is_watched:
             return
         # Whatever is wrong with the file, the next transaction will say it to those concerned.
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, StoreError), self._pen:
             found = self._data_version()
             if found != self._seen_version:
                 self._seen_version = found

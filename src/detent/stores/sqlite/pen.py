@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Sequence
 from itertools import starmap
 from operator import call
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from detent.errors import StoreError
 from detent.stores.sqlite.faults import broken, is_fatal
-from detent.stores.sqlite.turns import Turns
+from detent.stores.sqlite.turns import Calls, Turns
 
 __all__ = ["Pen"]
 
@@ -67,7 +66,7 @@ class Pen:
         if self.stopped_by is not None:
             raise self.stopped_by
 
-    def write(self, statements: Sequence[tuple[Any, ...]]) -> bool:
+    def write(self, statements: Calls) -> bool:
         """Whether these statements, a whole transaction, are on disk.
 
         If not, nothing of them is, and the thread that writes will find out why: somebody has the
@@ -77,8 +76,9 @@ class Pen:
             return False
         noted: list[str] = []
         steps = starmap(call, self._steps(statements, noted))
-        undo = starmap(call, (*self._turns.giving, (self._lying.put, None)))
+        undo = starmap(call, (*self._turns.leaving, (self._lying.put, None)))
         try:
+            # A queue of no length takes what it is given, one by one, and all of that is C.
             deque(steps, 0)
         except Empty:
             return False
@@ -92,9 +92,7 @@ class Pen:
             return False
         return True
 
-    def _steps(
-        self, statements: Sequence[tuple[Any, ...]], noted: list[str]
-    ) -> tuple[tuple[Any, ...], ...]:
+    def _steps(self, statements: Calls, noted: list[str]) -> Calls:
         """All that is to be called, one after the other, for as long as nothing fails."""
         execute = self._connection.execute
         return (

@@ -336,5 +336,6 @@ class SqliteStore:
 
 def _lone(units: Sequence[Unit], want: Want | None) -> Birth | None:
     """The one job that is born, if nothing else is to be done."""
-    is_lone = isinstance(units, Births) and len(units) == 1 and want is None
-    return units.rows[0] if is_lone else None
+    if want is not None or not isinstance(units, Births) or len(units) != 1:
+        return None
+    return units.rows[0]

@@ -8,15 +8,17 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from detent.errors import StoreUnavailable
 from detent.stores.sqlite.patience import TURN_S
 from detent.stores.sqlite.place import lock_paths
 
-__all__ = ["Turns"]
+__all__ = ["Calls", "Turns"]
 
 _PID_BYTES = 20
+Calls: TypeAlias = tuple[tuple[Any, ...], ...]
+"""What is to be called, each with its arguments, one after the other."""
 
 
 class Turns:
@@ -41,29 +43,22 @@ class Turns:
         self._is_closed = False
         self._error: OSError | None = None
         self._mine = b"%-*d" % (_PID_BYTES, os.getpid())
-
-    @property
-    def is_in_line(self) -> bool:
-        """Whether somebody waits for the turn in our place, or still stands there for nobody."""
-        return self._is_in_line
-
-    @property
-    def taking(self) -> tuple[tuple[Any, ...], ...]:
-        """The calls that take the turn if it is free, for who cannot wait; or one of them fails."""
-        return (
+        self.taking: Final[Calls] = (
             (fcntl.flock, self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB),
             (fcntl.flock, self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
             (fcntl.flock, self._turn, fcntl.LOCK_UN),
             (os.pwrite, self._lock, self._mine, 0),
         )
+        """The calls that take the turn if it is free, for who cannot wait; or one of them fails."""
+        self.giving: Final[Calls] = ((fcntl.flock, self._lock, fcntl.LOCK_UN),)
+        """The calls that give it back,"""
+        self.leaving: Final[Calls] = (*self.giving, (fcntl.flock, self._turn, fcntl.LOCK_UN))
+        """however many of the first were made."""
 
     @property
-    def giving(self) -> tuple[tuple[Any, ...], ...]:
-        """The calls that give it back, however many of the others were made."""
-        return (
-            (fcntl.flock, self._lock, fcntl.LOCK_UN),
-            (fcntl.flock, self._turn, fcntl.LOCK_UN),
-        )
+    def is_in_line(self) -> bool:
+        """Whether somebody waits for the turn in our place, or still stands there for nobody."""
+        return self._is_in_line
 
     def __enter__(self) -> None:
         if self._is_in_line or not self._is_free():

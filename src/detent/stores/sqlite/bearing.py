@@ -17,6 +17,7 @@ from detent.stores.births import SAMPLE_AT, Birth, Mould, Own, around_place, sam
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.turns import Calls
 
 __all__ = ["Shared", "alone", "bear", "shared"]
 
@@ -53,7 +54,7 @@ def bear(
     connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
 
 
-def alone(birth: Birth) -> tuple[tuple[Any, ...], ...] | None:
+def alone(birth: Birth) -> Calls | None:
     """All statements of a transaction in which this job is born, and nothing else happens.
 
     None of them needs the answer of another, so that they can be run without coming back here.

@@ -33,6 +33,8 @@ class Pen:
 
     def __init__(self, connection: sqlite3.Connection, turns: Turns) -> None:
         self._connection = connection
+        # One for all: to make one for each statement takes longer than the shortest of them.
+        self._execute = connection.cursor().execute
         self._turns = turns
         self._lying: SimpleQueue[None] = SimpleQueue()
         self._lying.put(None)
@@ -66,6 +68,11 @@ class Pen:
         if self.stopped_by is not None:
             raise self.stopped_by
 
+    def run(self, statements: Calls) -> None:
+        """Run them, one after the other, for whoever holds it."""
+        for statement in statements:
+            self._execute(*statement)
+
     def write(self, statements: Calls) -> bool:
         """Whether these statements, a whole transaction, are on disk.
 
@@ -94,7 +101,7 @@ class Pen:
 
     def _steps(self, statements: Calls, noted: list[str]) -> Calls:
         """All that is to be called, one after the other, for as long as nothing fails."""
-        execute = self._connection.execute
+        execute = self._execute
         return (
             (self._lying.get_nowait,),
             (noted.append, "taken"),

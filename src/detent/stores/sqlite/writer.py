@@ -6,9 +6,9 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from detent.errors import StoreClosed, StoreError, StoreUnavailable
 from detent.stores.api import Stepped
@@ -20,7 +20,7 @@ from detent.stores.sqlite.pen import Pen
 from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
-from detent.stores.sqlite.turns import Turns
+from detent.stores.sqlite.turns import Calls, Turns
 from detent.stores.sqlite.units import COMMITTED
 
 __all__ = ["Writer"]
@@ -184,7 +184,8 @@ class Writer:
             try:
                 lone = self._lone(taken)
                 if lone is not None:
-                    return self._bear(lone)
+                    self._pen.run(lone)
+                    return [(_BORN, None)], True
                 return self._attempt(self._next(taken), is_careful=False)
             except Exception as error:
                 self._roll_back()
@@ -197,7 +198,7 @@ class Writer:
                 self._pen.stopped_by = broken(error)
             raise self._pen.stopped_by or translated(error) from error
 
-    def _lone(self, taken: list[Operation | Waited]) -> Sequence[tuple[Any, ...]] | None:
+    def _lone(self, taken: list[Operation | Waited]) -> Calls | None:
         """The statements of the only one who waits, if it is a birth and nothing else."""
         is_alone = len(self._queue) == 1 and not self._has_company
         birth = self._queue[0].birth if is_alone else None
@@ -205,11 +206,6 @@ class Writer:
         if statements is not None:
             taken.append(self._queue.popleft())
         return statements
-
-    def _bear(self, statements: Sequence[tuple[Any, ...]]) -> tuple[list[Answer], bool]:
-        for statement in statements:
-            self._connection.execute(*statement)
-        return [(_BORN, None)], True
 
     def _next(self, taken: list[Operation | Waited]) -> Iterable[Operation | Waited]:
         """Operations from the queue until this transaction has had its time."""

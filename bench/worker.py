@@ -104,6 +104,8 @@ def measure(databases: Sequence[str], jobs: int, repetitions: int) -> Figures:
 def _enqueues(crew: Crew, new: Places, _: int) -> Iterator[tuple[str, float]]:
     url, _folder, _server = new.new(crew.database)
     rates = crew.ask("enqueue", url, BULK)
+    if crew.is_ours:
+        rates |= crew.ask("wait", new.new(crew.database)[0], 0)
     yield from ((f"enqueue, {how}", rate) for how, rate in rates.items())
 
 

@@ -309,5 +309,6 @@ def need_no_loop() -> None:
         return
     raise InsideLoop(
         "This call waits, and an event loop is running in this thread: it would stand"
-        " still. Await the twin of the method instead, whose name begins with an a"
+        " still. Await the twin of the method instead, whose name begins with an a, or loop over it"
+        " with `async for`"
     )

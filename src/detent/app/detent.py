@@ -283,7 +283,9 @@ class Detent:
     def enqueue_many(self, calls: Iterable[Call[Any]], *, conn: Any = None) -> list[Handle[Any]]:
         """A job per call, of any types, in few commits; a handle for each, in order.
 
-        With `conn` they are made in the transaction of that connection, in this thread.
+        With `conn` they are made in the transaction of that connection, in this thread: all or
+        none. Otherwise an error of the store says in `fields` which are stored (`enqueued`) and
+        which may be (`unknown`); calls with an `idempotency_key` can simply be made again.
         """
         return self.enqueue_calls(list(calls), conn)
 

@@ -12,7 +12,7 @@ from detent import Detent
 from tests.postgres.server import databases
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, os, sys
 from detent import Detent
 
 app = Detent(sys.argv[1])
@@ -29,6 +29,13 @@ async def awaited() -> None:
 
 if sys.argv[2] == "awaits":
     asyncio.run(awaited())
+elif sys.argv[2] == "forks":
+    add.enqueue(0, 0)
+    children = [child for child in (os.fork() for _ in range(2)) if child]
+    for _ in range(20):
+        add.enqueue(1, 2)
+    if len(children) == 2:
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
 else:
     print(add.enqueue(1, 2).id)
 """
@@ -44,3 +51,17 @@ def test_it_ends_without_a_word(store: str, how: str, tmp_path: Path) -> None:
     with Detent(url) as app:
         states = {app.handle(one.stdout.decode().strip()).status().state for one in ended}
     assert states == {"available" if how == "waits" else "completed"}
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_children_of_a_program_that_has_enqueued_end_without_a_word(
+    store: str, tmp_path: Path
+) -> None:
+    """As the workers of a web server do: what waits in the loop of the parent is not theirs."""
+    url = f"sqlite:///{tmp_path}/d.db" if store == "sqlite" else databases().of(tmp_path)
+    told = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM, url, "forks"]
+    ended = subprocess.run(told, capture_output=True, timeout=60, check=True)  # noqa: S603
+    assert ended.stderr == b""
+    with Detent(url) as app:
+        # The first child forks one more, so there are four of them.
+        assert app.select(state="available").count() == 1 + 4 * 20

@@ -16,6 +16,7 @@ from detent.stores import births
 from detent.stores.api import Idempotency
 from detent.stores.faulty import Fault, Faults, faulty
 from detent.stores.select import Filter, Page
+from detent.stores.shapes import RECORD_CHARS
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
 
@@ -39,7 +40,7 @@ async def plain(engine: Engine, _: World) -> None:
 async def heavy(engine: Engine, _: World) -> None:
     mould = mould_of(Ask(type="mail.send", secret=()), USER)
     assert mould is not None
-    payload = f'["{"x" * births.RECORD_CHARS * 4}"]'
+    payload = f'["{"x" * RECORD_CHARS * 4}"]'
     await engine.enqueueing.store_new(engine.enqueueing.moulded([(mould, payload)] * 4))
 
 

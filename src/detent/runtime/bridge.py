@@ -195,6 +195,8 @@ class Bridge:
     def forget(self) -> None:
         """After a fork: the thread has stayed behind, and somebody may have held the lock."""
         self._lock = threading.Lock()
+        if self._loop is not None:
+            _hush(self._loop)
         _LEFT_BEHIND.append((self._loop, self._over, self._homes))
         self._homes = WeakKeyDictionary()
         self._loop = self._thread = None
@@ -218,6 +220,13 @@ async def _called_off(tasks: set[asyncio.Task[Any]]) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=_LEAVE_S)
+
+
+def _hush(loop: asyncio.AbstractEventLoop) -> None:
+    """What waits in the loop of the parent goes on there: it is not lost when this process ends."""
+    for task in asyncio.all_tasks(loop):
+        # There is no public word for it; asyncio itself uses this one.
+        setattr(task, "_log_destroy_pending", False)  # noqa: B010 - types do not know it
 
 
 def _forget_all() -> None:

@@ -27,7 +27,7 @@ _STAMP = struct.Struct("<qq")
 _GLANCE_S = 0.02
 _UP_S = 60.0
 NEWER = HOME.with_name("rivals-newer")
-SLOTS = 200
+SLOTS = 400
 """Twice what one claim takes: one batch runs while the store works on the other."""
 
 

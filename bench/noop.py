@@ -3,6 +3,7 @@
     detent worker bench/noop.py             runs the jobs
     python -m bench.noop fill URL JOBS      enqueues so many
     python -m bench.noop enqueue URL JOBS   the same one by one and otherwise, and tells how fast
+    python -m bench.noop wait URL JOBS      one by one without a loop, and tells how fast
     python -m bench.noop ping URL JOBS      enqueues one now and then, and tells when
 
 A handler does one thing: it appends its number and the time to a file. That file is the witness of
@@ -17,7 +18,8 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from detent import Detent
 
@@ -69,6 +71,16 @@ async def enqueue(jobs: int) -> dict[str, float]:
     return {**rates, "bulk": jobs / (time.perf_counter() - begun)}
 
 
+def waited() -> dict[str, float]:
+    """Jobs per second of one who has no loop, and waits for each."""
+    nothing.enqueue(0)
+    nothing.enqueue(0)
+    begun = time.perf_counter()
+    for number in range(SINGLE):
+        nothing.enqueue(number)
+    return {"single, waited for": SINGLE / (time.perf_counter() - begun)}
+
+
 async def _each(numbers: Iterator[int]) -> None:
     """A caller who waits for each of its jobs, beside many others."""
     for number in numbers:
@@ -85,9 +97,12 @@ async def ping(jobs: int) -> list[int]:
     return begun
 
 
+AWAITED: dict[str, Callable[[int], Coroutine[Any, Any, object]]]
+AWAITED = {"fill": fill, "enqueue": enqueue, "ping": ping}
+
 if __name__ == "__main__":
     asked, address, many = sys.argv[1:]
     app.move_to(address)
-    does = {"fill": fill, "enqueue": enqueue, "ping": ping}[asked]
-    print(json.dumps(asyncio.run(does(int(many)))))
+    told = waited() if asked == "wait" else asyncio.run(AWAITED[asked](int(many)))
+    print(json.dumps(told))
     app.close()

@@ -13,6 +13,7 @@ from detent import Backoff, Detent, DetentError, JobExists, Limit, Unique
 from detent.app.connection import DEFAULT_URL, url_of
 from detent.engine import limits
 from detent.errors import (
+    BadArguments,
     BadOption,
     BadPolicy,
     BatchTooLarge,
@@ -181,6 +182,17 @@ def test_many_calls_of_any_types_are_enqueued_together(app: Detent) -> None:
     calls = [mail.bind("a")] * (limits.BATCH_MAX + 1)
     with pytest.raises(TooMany):
         mail.enqueue_many(calls)
+
+
+def test_what_is_no_call_is_refused_with_a_word_about_bind(app: Detent) -> None:
+    @app.job
+    def job(what: str) -> None: ...
+
+    for wrong in ([job.bind("a"), ("b",)], ["ab"], [{"what": "b"}]):
+        with pytest.raises(BadArguments, match=r"not a call; make calls with bind") as refused:
+            job.enqueue_many(wrong)  # type: ignore[arg-type]
+        assert refused.value.fields["path"] == f"[{len(wrong) - 1}]"
+    assert app.drain() == []
 
 
 def test_one_bad_call_keeps_all_of_them_out(app: Detent) -> None:

@@ -354,7 +354,9 @@ class Chance:
         """A result, an error or a line goes with it now and then."""
         roll = rng.random()
         if roll < 0.1:
-            return replace(move, result=f"{roll}")
+            # Some results are kept for ever; the others go one after the other.
+            until = None if roll < 0.02 else self.now + int(roll * 400 * SECOND)
+            return replace(move, result=f"{roll}", result_until=until)
         if roll < 0.15:
             return replace(move, checkpoint=f"{roll}", meta=f"{roll}")
         if roll < 0.25:

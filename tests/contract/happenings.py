@@ -217,7 +217,7 @@ class Happenings(Chance):
         await self.twins.both(lambda store: store.note(notes, now=self.now))
 
     async def forget(self, rng: Random) -> None:
-        """Some of what happened is sealed, and some of what has ended is let go."""
+        """Some of what happened is sealed; some of what has ended, or came of it, is let go."""
         for _ in range(rng.randrange(4)):
             most = rng.choice([3, 50])
             await self.twins.both(lambda store, n=most: store.seal(limit=n))  # type: ignore[misc]
@@ -234,6 +234,8 @@ class Happenings(Chance):
         ]
         limit = rng.choice([1, 3, 1_000])
         await self.twins.both(lambda store: store.prune(rules, now=self.now, limit=limit))
+        # All that are due: several may be looked at again at the same moment.
+        await self.twins.both(lambda store: store.forget_results(now=self.now))
         await self._drop_gone()
 
     async def _drop_gone(self) -> None:

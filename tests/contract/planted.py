@@ -7,7 +7,7 @@ whose rule it breaks; the store that is built with it is otherwise as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from detent.stores.api import Store
@@ -31,14 +31,20 @@ class Planted(MemoryStore):
 
     def __init__(self, clock: Clock, wrong: type[Tables]) -> None:
         super().__init__(clock)
-        self._all = wrong()
+        self._tables = wrong()
 
 
 def planted() -> dict[str, Callable[[Clock], Store]]:
     """Every wrong store by the name of its bug."""
     named = {module.__name__ for module in MODULES}
-    wrong = [bug for part in PARTS for bug in part.__subclasses__() if bug.__module__ in named]
+    wrong = [bug for part in PARTS for bug in _leaves(part) if bug.__module__ in named]
     return {bug.__name__: _built(bug) for bug in wrong}
+
+
+def _leaves(part: type[object]) -> Iterator[type[object]]:
+    """What nobody builds upon; the rest are means of some bugs."""
+    below = part.__subclasses__()
+    yield from (leaf for one in below for leaf in _leaves(one)) if below else (part,)
 
 
 def _built(bug: type[object]) -> Callable[[Clock], Store]:

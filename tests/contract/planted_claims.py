@@ -4,19 +4,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle.job import JobState
+from detent.lifecycle.profile import SPAN_US_MAX
 from detent.stores import api, limits
 from detent.stores.api import Stored, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.memory import MemoryStore
-from detent.stores.memory.tables import Named
+from detent.stores.quotas import Met, Named, Quotas
 from tests.contract.making import Clock
 
 Turn = tuple[int, int, int, int, str]
-Use = tuple[Limit, Used, int]
 
 # --- order and filters ----------------------------------------------------------------------------
 
@@ -130,29 +132,36 @@ class OffersAreClaims(MemoryStore):
 # --- limits ---------------------------------------------------------------------------------------
 
 
-class OneMoreThanTheLimit(MemoryStore):
-    def _use(self, name: Named) -> Use:
-        limit, used, active = super()._use(name)
+class Wrong(MemoryStore):
+    """The model, if it misread its limits."""
+
+    def _met(self, name: Named) -> Met | None:
+        found = super()._met(name)
+        return None if found is None else self._misread(name, *found)
+
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
+        raise NotImplementedError
+
+
+class OneMoreThanTheLimit(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
         return limit, used, active - 1
 
 
-class OneStartTooMany(MemoryStore):
-    def _use(self, name: Named) -> Use:
-        limit, used, active = super()._use(name)
+class OneStartTooMany(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
         return limit, replace(used, starts=max(used.starts - 1, 0)), active
 
 
-class OffersAreNotInHands(MemoryStore):
-    def _use(self, name: Named) -> Use:
-        limit, used, active = super()._use(name)
+class OffersAreNotInHands(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
         jobs = self._all.jobs.values()
         offered = [one for one in jobs if one.job.state is JobState.PENDING]
         return limit, used, active - sum(name in self._limits_of(one) for one in offered)
 
 
-class LimitsCountEveryTenant(MemoryStore):
-    def _use(self, name: Named) -> Use:
-        limit, used, _ = super()._use(name)
+class LimitsCountEveryTenant(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
         held = [one for one in self._all.jobs.values() if one.job.lease is not None]
         names = [(one.job.queue, one.body.key) for one in held]
         place = 0 if name[1] == api.LimitKind.QUEUE else 1
@@ -166,7 +175,8 @@ class LimitsAreEveryTenants(MemoryStore):
 
 class AQueuesLimitHidesTheKeys(MemoryStore):
     def _limits_of(self, stored: Stored) -> list[Named]:
-        return super()._limits_of(stored)[:1]
+        there = [name for name in super()._limits_of(stored) if name in self._all.limits]
+        return there[:1]
 
 
 class JobsWithoutAKeyShareALimit(MemoryStore):
@@ -175,67 +185,63 @@ class JobsWithoutAKeyShareALimit(MemoryStore):
         return super()._limits_of(replace(stored, body=body))
 
 
-class PeriodsNeverEnd(MemoryStore):
-    def _full(self, stored: Stored, now: int) -> list[Named]:
-        kept_back = super()._full(stored, now)
-        for name in self._limits_of(stored):
-            limit, used, active = self._use(name)
-            if used.period_at is not None and not limits.room(
-                replace(limit, spacing_us=None), used, active, used.period_at
-            ):
-                kept_back.append(name)
-        return kept_back
+class PeriodsNeverEnd(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
+        return replace(limit, period_us=SPAN_US_MAX), used, active
 
 
-class PeriodsBeginWithTheLastStart(MemoryStore):
-    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
-        taken = super()._take(stored, answer, want, now)
-        for name in self._limits_of(stored):
-            self._all.used[name] = replace(self._all.used[name], period_at=now)
-        return taken
+class PeriodsBeginWithTheLastStart(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
+        return limit, replace(used, period_at=used.last_at), active
 
 
-class PeriodsEndOneMicrosecondLate(MemoryStore):
-    def _full(self, stored: Stored, now: int) -> list[Named]:
-        return super()._full(stored, now - 1)
+class PeriodsEndOneMicrosecondLate(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
+        return replace(limit, period_us=min(limit.period_us + 1, SPAN_US_MAX)), used, active
 
 
-class SpacingIsIgnored(MemoryStore):
-    def _use(self, name: Named) -> Use:
-        limit, used, active = super()._use(name)
+class SpacingIsIgnored(Wrong):
+    def _misread(self, name: Named, limit: Limit, used: Used, active: int) -> Met:
         return replace(limit, spacing_us=None), used, active
 
 
+class Impatient(Quotas):
+    def has_room(self, names: Sequence[Named]) -> bool:
+        return super().has_room(names) and not self._kept_back
+
+
 class TheFirstFullLimitEndsTheClaim(MemoryStore):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock)
-        self._stop: list[Named] = []
-
-    def _grant(self, want: Want, now: int) -> api.Claimed:
-        self._stop = []
-        return super()._grant(want, now)
-
-    def _full(self, stored: Stored, now: int) -> list[Named]:
-        self._stop = self._stop or super()._full(stored, now)
-        return self._stop
+    _quotas = Impatient
 
 
-class ComeAgainWhenTheFirstLimitEnds(MemoryStore):
-    def _free_at(self, stored: Stored, now: int) -> int | None:
-        ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
+class Hasty(Quotas):
+    def _free_at(self, names: Sequence[Named]) -> int | None:
+        ends = [limits.free_at(*one, self._now) for one in self._full(names)]
         return min((end for end in ends if end is not None), default=None)
 
 
-class ComeAgainForTheBusyToo(MemoryStore):
-    def _free_at(self, stored: Stored, now: int) -> int | None:
-        ends = [limits.free_at(*self._use(one), now) for one in self._full(stored, now)]
+class ComeAgainWhenTheFirstLimitEnds(MemoryStore):
+    _quotas = Hasty
+
+
+class Hopeful(Quotas):
+    def _free_at(self, names: Sequence[Named]) -> int | None:
+        ends = [limits.free_at(*one, self._now) for one in self._full(names)]
         return max((end for end in ends if end is not None), default=None)
 
 
-class ComeAgainOneMicrosecondEarly(MemoryStore):
-    def _free_at(self, stored: Stored, now: int) -> int | None:
-        at = super()._free_at(stored, now)
+class ComeAgainForTheBusyToo(MemoryStore):
+    _quotas = Hopeful
+
+
+class Early(Quotas):
+    def _free_at(self, names: Sequence[Named]) -> int | None:
+        at = super()._free_at(names)
         return at and at - 1
+
+
+class ComeAgainOneMicrosecondEarly(MemoryStore):
+    _quotas = Early
 
 
 class ComeAgainThoughNothingIsMissing(MemoryStore):
@@ -253,21 +259,15 @@ class NobodyRemembersWhoWasServed(MemoryStore):
 
 
 class WhoIsServedAtOneMomentIsServedAlike(MemoryStore):
-    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
-        taken = super()._take(stored, answer, want, now)
+    def _serve(self, stored: Stored, want: Want, now: int) -> None:
         if want.fair:
             self._all.served[self._server(stored, want)] = now
-        return taken
 
 
 class EveryClaimCountsAsATurn(MemoryStore):
-    def _take(self, stored: Stored, answer: j.Accepted, want: Want, now: int) -> Stored:
-        taken = super()._take(stored, answer, want, now)
+    def _serve(self, stored: Stored, want: Want, now: int) -> None:
         for fair in api.Fair:
-            latest = max(self._all.served.values(), default=0)
-            server = self._server(stored, replace(want, fair=fair))
-            self._all.served[server] = max(now, latest + 1)
-        return taken
+            super()._serve(stored, replace(want, fair=fair), now)
 
 
 class TurnsAreSharedByAllTenants(MemoryStore):

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from detent.lifecycle.job import Job
-from detent.lifecycle.workflow import Flow
-from detent.stores.api import Key, Retention, key_of
+from detent.stores.api import Key, Move, Retention
 from detent.stores.bounds import TURNS_US
 from detent.stores.memory import MemoryStore
 from detent.stores.memory.tables import Tables
@@ -73,7 +72,7 @@ class RulesForgetTheirQueue(MemoryStore):
 
 
 class TheNewestGoFirst(MemoryStore):
-    def _ready(self, rules: Sequence[Retention]) -> list[Job]:
+    def _ready(self, rules: Sequence[Retention]) -> list[Key]:
         return super()._ready(rules)[::-1]
 
 
@@ -82,49 +81,95 @@ class OneTooManyGoes(MemoryStore):
         return await super().prune(rules, now=now, limit=limit + 1)
 
 
-class TheFeedKeepsTheForgotten(MemoryStore):
-    def _forget(self, key: Key) -> None:
-        self._all.events["forgotten", key[1]] = self._all.events[key]
-        super()._forget(key)
+class TheFeedKeepsTheForgotten(Tables):
+    def forget(self, keys: Sequence[Key]) -> None:
+        self.events |= {("forgotten", key[1]): self.events[key] for key in keys}
+        super().forget(keys)
 
 
-class HistoriesOutliveTheirRecord(MemoryStore):
-    def _forget(self, key: Key) -> None:
-        events = self._all.events[key]
-        super()._forget(key)
-        self._all.events[key] = events
+class HistoriesOutliveTheirRecord(Tables):
+    def forget(self, keys: Sequence[Key]) -> None:
+        kept = {key: self.events[key] for key in keys if key in self.jobs}
+        super().forget(keys)
+        self.events |= kept
 
 
-class LeavesGoWithTheirEvents(MemoryStore):
-    def _forget(self, key: Key) -> None:
-        gone = {fed.pos for fed in self._all.events[key]}
-        super()._forget(key)
-        self._all.leaves = [one for one in self._all.leaves if one[0] not in gone]
+class LeavesGoWithTheirEvents(Tables):
+    def forget(self, keys: Sequence[Key]) -> None:
+        gone = {fed.pos for key in keys for fed in self.events[key]}
+        super().forget(keys)
+        self.leaves = [one for one in self.leaves if one[0] not in gone]
 
 
-class LinesOutliveTheirJob(MemoryStore):
-    def _forget(self, key: Key) -> None:
-        lines = self._all.lines
-        super()._forget(key)
-        self._all.lines = lines
+class LinesOutliveTheirJob(Tables):
+    def forget(self, keys: Sequence[Key]) -> None:
+        lines = self.lines
+        super().forget(keys)
+        self.lines = lines
 
 
 class WorkflowsAreNeverForgotten(MemoryStore):
-    def _ready_flows(self, rules: Sequence[Retention]) -> list[Flow]:
-        return []
+    def _ready_flows(self, rules: Sequence[Retention]) -> Iterator[list[Key]]:
+        return iter(())
 
 
 class WorkflowsAreForgottenAtAnyAge(MemoryStore):
-    def _ready_flows(self, rules: Sequence[Retention]) -> list[Flow]:
+    def _ready_flows(self, rules: Sequence[Retention]) -> Iterator[list[Key]]:
         return super()._ready_flows([replace(rule, before=2**62) for rule in rules])
 
 
-class StepsOutliveTheirWorkflow(MemoryStore):
-    def _forget_flow(self, flow: Flow) -> None:
-        del self._all.flows[key_of(flow.workflow)]
-        del self._all.events[key_of(flow.workflow)]
+class StepsOutliveTheirWorkflow(Tables):
+    def forget(self, keys: Sequence[Key]) -> None:
+        workflows = [key for key in keys if key in self.flows]
+        super().forget(workflows or keys)
 
 
 class PromisesThatLiveAreForgotten(MemoryStore):
     def _forget_promises(self, now: int) -> None:
         self._all.promises = {}
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+class ResultsAreKeptForEver(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        return 0
+
+
+class ResultsGoOneMicrosecondEarly(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        return await super().forget_results(now=now + 1, limit=limit)
+
+
+class ResultsOfLiveWorkflowsGo(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        flows, self._all.flows = self._all.flows, {}
+        gone = await super().forget_results(now=now, limit=limit)
+        self._all.flows = flows
+        return gone
+
+
+class ResultsAreKeptThoughTheWorkflowHasEnded(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        members = [key for key, stored in self._all.jobs.items() if stored.job.workflow is not None]
+        kept = {key: self._all.results_until.pop(key, None) for key in members}
+        self._all.results_until |= dict.fromkeys(kept)
+        gone = await super().forget_results(now=now, limit=limit)
+        self._all.results_until |= kept
+        return gone
+
+
+class TheNewestResultsGoFirst(MemoryStore):
+    async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
+        ends = {key: at for key, at in self._all.results_until.items() if at and at <= now}
+        self._all.results_until |= {key: -at for key, at in ends.items()}
+        gone = await super().forget_results(now=now, limit=limit)
+        left = {key for key in ends if (self._all.results_until[key] or 0) < 0}
+        self._all.results_until |= {key: ends[key] for key in left}
+        return gone
+
+
+class TheTimeOfAResultIsNotWritten(MemoryStore):
+    def _write_move(self, move: Move, now: int) -> None:
+        super()._write_move(replace(move, result_until=None), now)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from detent.lifecycle.job import Job
 from detent.lifecycle.seal import Block
 from detent.stores import api
 from detent.stores.api import Due, Key, Record, Stored, Unit, Want, key_of
@@ -85,7 +86,7 @@ class DueGoesById(MemoryStore):
 
 class JobsOfLostWorkersAreNotDue(MemoryStore):
     def _due_since(self, stored: Stored) -> int | None:
-        return 0 if self._is_swept(stored) else stored.wake_at
+        return 0 if self._is_swept(stored.job) else stored.wake_at
 
 
 class SweptJobsAreDueWithoutAWord(MemoryStore):
@@ -94,8 +95,7 @@ class SweptJobsAreDueWithoutAWord(MemoryStore):
 
 
 class RunningJobsAreSweptToo(MemoryStore):
-    def _is_swept(self, stored: Stored) -> bool:
-        job = stored.job
+    def _is_swept(self, job: Job) -> bool:
         is_live = job.ended_at is None
         return is_live and (job.tenant, job.workflow or "", job.step or "") in self._all.swept
 
@@ -117,8 +117,8 @@ class TheLivingAreDeclaredLost(MemoryStore):
 
 
 class EveryClockIsBelieved(MemoryStore):
-    def _check(self, now: int | None = None, rows: Sequence[object] = ()) -> Tables:
-        return super()._check(None, rows)
+    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
+        return super()._check(min(now, self._clock()), rows)
 
 
 class SeenIsNotLookedAt(MemoryStore):
@@ -277,7 +277,8 @@ class AShorterLeaseIsNoticedLate(MemoryStore):
 
 class ExtendingOnlyLengthens(MemoryStore):
     def _extend(self, lease: str, until: int) -> bool:
-        return super()._extend(lease, max(until, self._all.leases.get(lease, until)))
+        row = self._all.leases.get(lease)
+        return super()._extend(lease, until if row is None else max(until, row.until))
 
 
 class TheOverdueIncludeTheLost(MemoryStore):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import OPEN, Gate, Job
+from detent.lifecycle.job import OPEN, Gate, Job, JobState, Lease
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
 from detent.stores.memory import MemoryStore
@@ -20,38 +20,38 @@ from detent.stores.memory.tables import Tables
 # --- fences ---------------------------------------------------------------------------------------
 
 
-class NoVersionFence(MemoryStore):
+class NoVersionFence(Tables):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        stored = self._all.jobs.get(key_of(move.job))
+        stored = self.jobs.get(key_of(move.job))
         if stored is None:
             return api.Stale(key_of(move.job), None)
         return super()._fenced(unit, replace(move, version=stored.job.version))
 
 
-class OnlyOlderVersionsAreFenced(MemoryStore):
+class OnlyOlderVersionsAreFenced(Tables):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        stored = self._all.jobs.get(key_of(move.job))
+        stored = self.jobs.get(key_of(move.job))
         if stored is not None and move.version > stored.job.version:
             return None
         return super()._fenced(unit, move)
 
 
-class RearmingIsNotFenced(MemoryStore):
+class RearmingIsNotFenced(Tables):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         return super()._fenced(unit, move) if move.events else None
 
 
-class NoLeaseFence(MemoryStore):
+class NoLeaseFence(Tables):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         return super()._fenced(unit, replace(move, lease=None))
 
 
-class NoLostFence(MemoryStore):
+class NoLostFence(Tables):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(replace(move, lost=False), now)
 
 
-class SilentWorkersAreLost(MemoryStore):
+class SilentWorkersAreLost(Tables):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         found = super()._fenced_by_row(move, now)
         if move.lost and isinstance(found, api.LeaseAlive) and found.lease is not None:
@@ -59,17 +59,17 @@ class SilentWorkersAreLost(MemoryStore):
         return found
 
 
-class WireLeasesEndOneMicrosecondLate(MemoryStore):
+class WireLeasesEndOneMicrosecondLate(Tables):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(move, now - 1 if move.lost else now)
 
 
-class TakersNeedNotBeAlive(MemoryStore):
+class TakersNeedNotBeAlive(Tables):
     def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
         return super()._fenced_by_row(replace(move, taken_by=None), now)
 
 
-class ALeaseIsGivenTwice(MemoryStore):
+class ALeaseIsGivenTwice(Tables):
     def _is_held_twice(self, unit: Unit) -> bool:
         return False
 
@@ -90,35 +90,35 @@ class SwitchesOfARefusedUnitStay(MemoryStore):
         return super()._commit(unit, now)
 
 
-class OwnIsNotRecognised(MemoryStore):
-    def _is_own(self, unit: Unit, key: Key) -> bool:
+class OwnIsNotRecognised(Tables):
+    def is_own(self, unit: Unit, key: Key) -> bool:
         return False
 
 
-class OwnIsOnlyTheLastEvent(MemoryStore):
-    def _is_own(self, unit: Unit, key: Key) -> bool:
-        events = self._all.events.get(key, [])
+class OwnIsOnlyTheLastEvent(Tables):
+    def is_own(self, unit: Unit, key: Key) -> bool:
+        events = self.events.get(key, [])
         return any(fed.event.command_id == unit.command_id for fed in events[-1:])
 
 
-class AnybodysCommandIsOwn(MemoryStore):
-    def _is_own(self, unit: Unit, key: Key) -> bool:
-        known = [fed.event for events in self._all.events.values() for fed in events]
+class AnybodysCommandIsOwn(Tables):
+    def is_own(self, unit: Unit, key: Key) -> bool:
+        known = [fed.event for events in self.events.values() for fed in events]
         return any(event.command_id == unit.command_id for event in known)
 
 
-class StaleSaysWhatItWas(MemoryStore):
+class StaleSaysWhatItWas(Tables):
     def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
         found = super()._fenced(unit, move)
         return api.Stale(found.key, move.job) if isinstance(found, api.Stale) else found
 
 
-class StaleFlowsAreAccepted(MemoryStore):
+class StaleFlowsAreAccepted(Tables):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         return None
 
 
-class OnlyTheWorkflowIsFenced(MemoryStore):
+class OnlyTheWorkflowIsFenced(Tables):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._flow_fenced(unit)
         before = unit.flow.before if unit.flow else None
@@ -127,7 +127,7 @@ class OnlyTheWorkflowIsFenced(MemoryStore):
         return found
 
 
-class StaleFlowsSayWhatTheyWere(MemoryStore):
+class StaleFlowsSayWhatTheyWere(Tables):
     def _flow_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._flow_fenced(unit)
         if isinstance(found, api.StaleFlow) and unit.flow and unit.flow.before:
@@ -135,17 +135,17 @@ class StaleFlowsSayWhatTheyWere(MemoryStore):
         return found
 
 
-class AddedJobsAreNotRecognised(MemoryStore):
+class AddedJobsAreNotRecognised(Tables):
     def _is_born(self, unit: Unit) -> bool:
         return False
 
 
-class PutsAreNotFenced(MemoryStore):
+class PutsAreNotFenced(Tables):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         return None
 
 
-class OnlyOlderPutsAreFenced(MemoryStore):
+class OnlyOlderPutsAreFenced(Tables):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         if isinstance(found, api.StaleRecord):
@@ -153,19 +153,19 @@ class OnlyOlderPutsAreFenced(MemoryStore):
         return found
 
 
-class AnybodysPutIsOwn(MemoryStore):
+class AnybodysPutIsOwn(Tables):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         is_same = isinstance(found, api.StaleRecord) and found.now is not None
         return api.Own() if is_same and found.record.version == found.now.version else found  # type: ignore[union-attr]
 
 
-class OwnPutsAreNotRecognised(MemoryStore):
+class OwnPutsAreNotRecognised(Tables):
     def _puts_fenced(self, unit: Unit) -> Outcome | None:
         found = super()._puts_fenced(unit)
         if isinstance(found, api.Own):
             record = unit.puts[0]
-            return api.StaleRecord(record, self._all.records[name_of(record)][0])
+            return api.StaleRecord(record, self.records[name_of(record)][0])
         return found
 
 
@@ -212,12 +212,12 @@ class LinesOfRefusedUnitsAreKept(MemoryStore):
         return outcome
 
 
-class NothingIsIllegal(MemoryStore):
+class NothingIsIllegal(Tables):
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         return None
 
 
-class IdsOfStepsMayBeUsedAgain(MemoryStore):
+class IdsOfStepsMayBeUsedAgain(Tables):
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         found = super()._illegal(unit)
         return None if found is not None and "exists already" in found.why else found
@@ -280,23 +280,24 @@ class DeletedRecordsStay(MemoryStore):
 
 
 class LeaseRowsOutliveTheirLease(MemoryStore):
-    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
+    def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
         rows = dict(self._all.leases)
-        super()._after_write(before, job, events, now)
+        super()._put(stored, events, now)
         self._all.leases |= rows
 
 
 class EveryMoveRenewsTheLease(MemoryStore):
-    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
-        super()._after_write(before, job, events, now)
+    def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
+        super()._put(stored, events, now)
+        job = stored.job
         if job.wire and job.lease is not None:
-            self._all.leases[job.lease] = now + (job.lease_us or 0)
+            self._all.leases[job.lease] = Lease(now + (job.lease_us or 0))
 
 
 class EndsUnderALimitWakeNobody(MemoryStore):
-    def _after_write(self, before: Job | None, job: Job, events: Sequence[Event], now: int) -> None:
+    def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
         limits, self._all.limits = self._all.limits, {}
-        super()._after_write(before, job, events, now)
+        super()._put(stored, events, now)
         self._all.limits = limits
 
 
@@ -362,7 +363,7 @@ class ClaimsAreNotCounted(MemoryStore):
     def _follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        if jobs:
+        if not all(job.lease for job in jobs):
             super()._follow(changes, jobs, now, command_id)
 
 
@@ -397,23 +398,30 @@ class OpenedStepsWakeNobody(MemoryStore):
 
 
 class NothingIsRecalled(MemoryStore):
-    def _recall(self, job: Job, now: int, command_id: str) -> None:
-        """Forgotten."""
+    def _follow(
+        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
+    ) -> None:
+        super()._follow(changes, [], now, command_id)
 
 
 class RecalledJobsAreNotCounted(MemoryStore):
-    def _recall(self, job: Job, now: int, command_id: str) -> None:
-        key = (job.tenant, job.workflow or "")
-        flow = self._all.flows[key]
-        super()._recall(job, now, command_id)
-        self._all.flows[key] = flow
+    def _follow(
+        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
+    ) -> None:
+        told = [(self._all.flows[key], steps) for key, steps in changes.items()]
+        left = [flows.followed(*one, [], now, command_id).flow for one in told]
+        super()._follow(changes, jobs, now, command_id)
+        self._all.flows |= {key_of(flow.workflow): flow for flow in left}
 
 
 class OnlyEndedStepsRecall(MemoryStore):
-    def _recall(self, job: Job, now: int, command_id: str) -> None:
-        flow = self._all.flows[job.tenant, job.workflow or ""]
-        if flow.steps[job.step or ""].ended_at is not None:
-            super()._recall(job, now, command_id)
+    def _follow(
+        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
+    ) -> None:
+        told = [(self._all.flows[key], steps) for key, steps in changes.items()]
+        left = [flows.followed(*one, [], now, command_id).flow for one in told]
+        ended = {one.id for flow in left for one in flow.steps.values() if one.ended_at is not None}
+        super()._follow(changes, [job for job in jobs if job.step in ended], now, command_id)
 
 
 class TalliesForgetNewJobs(MemoryStore):
@@ -432,30 +440,30 @@ class TalliesForgetNewJobs(MemoryStore):
 # --- uniqueness -----------------------------------------------------------------------------------
 
 
-class UniqueIgnoresWhen(MemoryStore):
-    def _counts(self, job: Job, unique: api.Unique) -> bool:
-        return super()._counts(job, replace(unique, since=None))
+class UniqueIgnoresWhen(Tables):
+    def oldest(self, unit: Unit, new: New, unique: api.Unique) -> Job | None:
+        return super().oldest(unit, new, replace(unique, since=None))
 
 
-class UniqueIgnoresStates(MemoryStore):
-    def _counts(self, job: Job, unique: api.Unique) -> bool:
-        return super()._counts(job, replace(unique, states=(job.state,)))
+class UniqueIgnoresStates(Tables):
+    def oldest(self, unit: Unit, new: New, unique: api.Unique) -> Job | None:
+        return super().oldest(unit, new, replace(unique, states=tuple(JobState)))
 
 
-class TheReplacedJobStillCounts(MemoryStore):
-    def _not_unique(self, new: New, moved: dict[Key, Job]) -> api.Taken | None:
-        return super()._not_unique(new, {})
+class TheReplacedJobStillCounts(Tables):
+    def oldest(self, unit: Unit, new: New, unique: api.Unique) -> Job | None:
+        return super().oldest(replace(unit, moves=()), new, unique)
 
 
-class IdempotencyIgnoresTheDigest(MemoryStore):
-    def _promised(self, new: New, now: int) -> api.Taken | None:
-        found = super()._promised(new, now)
-        return found and replace(found, differs=False)
+class IdempotencyIgnoresTheDigest(Tables):
+    def _taken(self, unit: Unit, new: New, now: int) -> Outcome | None:
+        found = super()._taken(unit, new, now)
+        return replace(found, differs=False) if isinstance(found, api.Taken) else found
 
 
-class IdempotencyKeysLiveForEver(MemoryStore):
-    def _promised(self, new: New, now: int) -> api.Taken | None:
-        return super()._promised(new, 0)
+class IdempotencyKeysLiveForEver(Tables):
+    def promised(self, name: Key, now: int) -> tuple[str, Job] | None:
+        return super().promised(name, 0)
 
 
 # --- gates, histories and logs --------------------------------------------------------------------
@@ -507,12 +515,9 @@ class CursorsAreShared(Tables):
         return cursor
 
 
-class SiblingsAreNotCompared(MemoryStore):
-    def _taken(self, unit: Unit, now: int) -> Outcome | None:
-        alone = [
-            super(SiblingsAreNotCompared, self)._taken(replace(unit, new=(n,)), now)
-            for n in unit.new
-        ]
+class SiblingsAreNotCompared(Tables):
+    def _any_taken(self, unit: Unit, now: int) -> Outcome | None:
+        alone = [self._taken(unit, new, now) for new in unit.new]
         return next((found for found in alone if found), None)
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from detent.stores.api import Death, Key, Life, WorkerRow
 from detent.stores.memory import MemoryStore
+from detent.stores.memory.tables import Tables
 
 
 class AnybodyMayBury(MemoryStore):
@@ -78,27 +79,35 @@ class TheForgottenMayComeBack(MemoryStore):
 
 
 class HandsThatHoldJobsAreForgotten(MemoryStore):
-    def _over(self, before: int) -> list[WorkerRow]:
-        rows = self._all.workers.values()
-        return [row for row in rows if row.ended_at is not None and row.ended_at < before]
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        jobs, self._all.jobs = self._all.jobs, {}
+        gone = await super().forget_workers(before=before, now=now, limit=limit)
+        self._all.jobs = jobs
+        return gone
 
 
 class TheTrustedAreForgotten(MemoryStore):
-    def _over(self, before: int) -> list[WorkerRow]:
-        rows = [row for row in self._all.workers.values() if not row.lost]
-        return [*super()._over(before), *(row for row in rows if row.beat_at < before)]
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        rows = self._all.workers
+        ended = {name: replace(row, ended_at=row.beat_at) for name, row in rows.items()}
+        self._all.workers = {name: row if row.lost else ended[name] for name, row in rows.items()}
+        gone = await super().forget_workers(before=before, now=now, limit=limit)
+        self._all.workers = {name: rows[name] for name in self._all.workers}
+        return gone
 
 
-class LivesAreForgottenBeforeTheyAreSealed(MemoryStore):
-    def _told(self, before: int) -> list[Key]:
-        lives = self._all.instances.items()
-        return [key for key, one in lives if one.ended_at is not None and one.ended_at < before]
+class LivesAreForgottenBeforeTheyAreSealed(Tables):
+    def is_sealed(self, key: Key) -> bool:
+        return key in self.instances or super().is_sealed(key)
 
 
 class LivesOfTheLivingAreForgotten(MemoryStore):
-    def _told(self, before: int) -> list[Key]:
-        lives = self._all.instances.items()
-        return [k for k, one in lives if one.last_at < before and self._all.is_sealed(k)]
+    async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
+        lives = self._all.instances
+        self._all.instances = {key: replace(x, ended_at=x.last_at) for key, x in lives.items()}
+        gone = await super().forget_workers(before=before, now=now, limit=limit)
+        self._all.instances = {key: lives[key] for key in self._all.instances}
+        return gone
 
 
 class ALifeMayBeToldTwice(MemoryStore):

@@ -30,15 +30,15 @@ def mould(body: Body = PLAIN, reason: str | None = None, **more: Any) -> Mould:
 
 
 def births(
-    world: World, moulds: Sequence[Mould], names: Sequence[str], first: int = 0
+    world: World, moulds: Sequence[Mould], names: Sequence[str], apart: int = 1
 ) -> list[Birth]:
-    """A job of each name, of one mould after the other, a moment apart."""
+    """A job of each name, of one mould after the other, a moment apart or at once."""
     return [
         (
             moulds[number % len(moulds)],
             name,
+            world.now + number * apart,
             world.now + number,
-            world.now + first + number,
             PAYLOADS[number % len(PAYLOADS)],
         )
         for number, name in enumerate(names)
@@ -65,10 +65,12 @@ MOULDS = {
 }
 
 
-@pytest.mark.parametrize("number", [1, 3, 40])
+@pytest.mark.parametrize(("number", "apart"), [(1, 1), (3, 1), (40, 1), (40, 0)])
 @pytest.mark.parametrize("kind", MOULDS)
-async def test_they_are_what_their_units_say(world: World, kind: str, number: int) -> None:
-    made = Births(births(world, MOULDS[kind](), named(number)))
+async def test_they_are_what_their_units_say(
+    world: World, kind: str, number: int, apart: int
+) -> None:
+    made = Births(births(world, MOULDS[kind](), named(number), apart))
     stepped = await world.store.step(made, now=world.now)
     assert list(stepped.outcomes) == [Committed()] * number
     news = [unit.new[0] for unit in made]

@@ -28,6 +28,7 @@ from tests.contract import (
     test_limits,
     test_reading,
     test_records,
+    test_results,
     test_switches,
     test_tenants,
     test_time,
@@ -51,6 +52,7 @@ MODULES = (
     test_limits,
     test_fairness,
     test_records,
+    test_results,
     test_switches,
     test_keeping,
     test_flows,
@@ -76,9 +78,9 @@ FILE = Path(__file__).with_name("noticed.json")
 PLACES = msgspec.json.decode(FILE.read_bytes(), type=dict[str, Place])
 # What chance does not do, or too seldom: many callers at once, clocks that run ahead or disagree
 # about the lost, versions of the future, command ids that are used twice, handing out less than
-# everything that is due, several small records that are due at once, leases that are no news,
-# switches in units, waiting, processes that share a pid, and shipments that skip something or bear
-# the name of a job.
+# everything that is due, several small records that are due at once, the very moment at which a
+# result may go, leases that are no news, switches in units, waiting, processes that share a pid,
+# and shipments that skip something or bear the name of a job.
 NOT_BY_CHANCE = {
     "ALeaseIsGivenTwice",
     "ALifeMayHaveAGap",
@@ -98,8 +100,10 @@ NOT_BY_CHANCE = {
     "OneDueItemTooMany",
     "OnlyOlderVersionsAreFenced",
     "OpenedStepsWakeNobody",
+    "ResultsGoOneMicrosecondEarly",
     "SeenIsNotLookedAt",
     "SwitchesOfARefusedUnitStay",
+    "TheNewestResultsGoFirst",
     "TurnsAreForgottenAtOnce",
     "TurnsAreKeptForEver",
     "TwoClaimersReadBeforeEitherWrites",

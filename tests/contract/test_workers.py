@@ -312,6 +312,10 @@ async def test_a_life_is_forgotten_when_it_has_ended_and_is_sealed(world: World)
     assert await world.store.forget_workers(before=world.now, now=world.now) == 1
     assert [one.id for one in await world.store.find_instances()] == ["alive", "young"]
     assert list(await world.store.history(("", "old"))) == []
+    # Nothing of it is left: even its name may be used again.
+    assert await world.store.ship([life(whole("old", world.now))], now=world.now) == [True]
+    again = [fed.event.record for fed in await world.store.feed()]
+    assert again == ["alive", *["young"] * 5, *["old"] * 5]
 
 
 async def test_retention_of_jobs_leaves_workers_alone(world: World) -> None:

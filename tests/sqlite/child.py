@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -27,6 +28,7 @@ from detent.stores.sqlite import SqliteStore
 from detent.stores.sqlite.place import path_of
 from detent.stores.sqlite.transaction import Transaction
 from tests.contract.making import SECOND, Clock, Maker
+from tests.sqlite.ways import lone
 
 FOREVER = 1_000_000 * SECOND
 
@@ -186,6 +188,61 @@ async def insist(url: str, name: str) -> None:
         say(unopened=error.code)
 
 
+async def insist_alone(url: str, name: str) -> None:
+    """The same by a caller that writes one job after the other by itself."""
+    make = Own(name)
+    try:
+        async with stores.open(url) as store:
+            assert isinstance(store, SqliteStore)
+            for number in range(40):
+                try:
+                    store.step_here(lone(f"{name}-{number}", make.now), now=make.now)
+                    say(pushed=[f"{name}-{number}"])
+                except DetentError as error:
+                    say(refused=error.code)
+    except DetentError as error:
+        say(unopened=error.code)
+
+
+async def bear_many(url: str, name: str) -> None:
+    """One job after the other, written by ourselves; others do the same to the same file."""
+    make = Own(name)
+    async with stores.open(url) as store:
+        assert isinstance(store, SqliteStore)
+        for number in range(100):
+            births = lone(f"{name}-{number}", make.now)
+            assert store.step_here(births, now=make.now).outcomes == (Committed(),)
+    say(bore=100)
+
+
+async def fork_beside(url: str, name: str) -> None:
+    """Fork while a thread writes by itself; the children may not write with what they got."""
+    make, numbers, is_over = Own(name), count(1), threading.Event()
+    async with stores.open(url) as store:
+        assert isinstance(store, SqliteStore)
+
+        def bear() -> int:
+            stepped = store.step_here(lone(f"{name}-{next(numbers)}", make.now), now=make.now)
+            assert stepped.outcomes == (Committed(),)
+            return 1
+
+        def many() -> int:
+            return sum(bear() for _ in iter(is_over.is_set, True))
+
+        bearing = asyncio.get_running_loop().run_in_executor(None, many)
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                try:
+                    bear()
+                except DetentError as error:
+                    say(refused=error.code)
+                os._exit(0)
+            await asyncio.to_thread(os.waitpid, child, 0)
+        is_over.set()
+        say(bore=await bearing)
+
+
 async def push_or_say_why_not(store: Store, make: Own) -> None:
     try:
         await push(store, make)
@@ -213,6 +270,9 @@ TASKS: dict[str, Callable[..., Awaitable[None]]] = {
     "outgrow": outgrow,
     "stop_inside": stop_inside,
     "insist": insist,
+    "insist_alone": insist_alone,
+    "bear_many": bear_many,
+    "fork_beside": fork_beside,
     "use_after_fork": use_after_fork,
 }
 

@@ -68,7 +68,7 @@ def test_nothing_acknowledged_is_lost_when_writers_are_killed(
 ) -> None:
     kinds = campaign(tmp_path, nursery, seed=1, files=6, kills=12)
     assert kinds["died"] == 72
-    wanted = ("pushed", "flowed", "completed", "pruned", "counted")
+    wanted = ("pushed", "bore", "flowed", "completed", "pruned", "counted")
     assert all(kinds[one] for one in wanted), f"something was never done: {kinds}"
 
 

@@ -12,16 +12,15 @@ from msgspec.structs import replace
 
 from detent.errors import StoreClosed
 from detent.lifecycle import job as j
-from detent.lifecycle.job.stamping import Stamp
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Committed, Outcome, Own, Rejected, Stored, Taken, Unit
-from detent.stores.births import Births, Mould
+from detent.stores.births import Births
 from detent.stores.sqlite import SqliteStore
 from detent.stores.sqlite.transaction import Transaction
 from tests.contract.making import USER, WORKER, Clock
 from tests.contract.world import World
-from tests.sqlite.ways import one_by_one, tables_of
+from tests.sqlite.ways import mould, one_by_one, tables_of
 
 Commit = Callable[[World, Sequence[Unit]], Any]
 BODIES = (
@@ -156,20 +155,27 @@ async def born(path: Path, commit: Commit) -> dict[str, list[Any]]:
     return tables_of(path)
 
 
-def mould(key: str | None = None, **more: Any) -> Mould:
-    stamp = Stamp.of(j.Enqueue(id="none", profile="python", **more), USER)
-    assert isinstance(stamp, Stamp)
-    return Mould(stamp, Body("mail.send", key=key, retry=RetryPolicy(max_attempts=5)))
-
-
 async def by_the_column(world: World, some: Sequence[Unit]) -> Sequence[Outcome]:
     return (await world.store.step(some, now=world.now)).outcomes
 
 
+async def each_alone(world: World, some: Sequence[Unit]) -> Sequence[Outcome]:
+    """One after the other, now by the caller itself and now by the thread that writes."""
+    assert isinstance(world.store, SqliteStore)
+    outcomes: list[Outcome] = []
+    for at in range(len(some)):
+        one = some[at : at + 1]
+        here = at % 2 and world.store.step_here(one, now=world.now)
+        outcomes += (here or await world.store.step(one, now=world.now)).outcomes
+    return outcomes
+
+
 def test_columns_leave_what_the_long_way_leaves(tmp_path: Path) -> None:
     short = asyncio.run(born(tmp_path / "short.db", by_the_column))
+    alone = asyncio.run(born(tmp_path / "alone.db", each_alone))
     long = asyncio.run(born(tmp_path / "long.db", one_by_one))
     assert short == long
+    assert alone == long
     assert len(short["detent_jobs"]) == 31
 
 

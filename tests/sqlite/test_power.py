@@ -67,7 +67,7 @@ def test_power_may_fail_after_any_sync_and_all_else_be_lost(traced: list[Call], 
         if call.name != "pwrite64":
             fail(disk, path, witness, None)
     assert witness.kinds.total() > 16
-    assert all(witness.kinds[one] for one in ("pushed", "flowed", "completed", "pruned"))
+    assert all(witness.kinds[one] for one in ("pushed", "bore", "flowed", "completed", "pruned"))
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -17,10 +17,13 @@ from detent import stores
 from detent.errors import StoreError
 from detent.lifecycle import workflow as w
 from detent.stores.api import Committed, Record, Retention, Store, Unit
+from detent.stores.sqlite import SqliteStore
 from tests.contract.making import SECOND
 from tests.sqlite.child import Own, register, say
+from tests.sqlite.ways import lone, mould
 
 QUEUES = ("brief", "default", "flows")
+LONE = mould(queue="lone")
 
 
 class Toiler(Own):
@@ -75,10 +78,20 @@ async def push_once(store: Store, make: Toiler) -> None:
     pair = make.pair()
     await commit(store, make, pair, make.brief())
     say(pushed=[new.job.id for new in pair.new])
+    bear(store, make)
     await store.seal(limit=100)
     make.clock.move(1)
     gone = await store.prune([Retention("completed", make.now, queue="brief")], now=make.now)
     say(pruned=gone)
+
+
+def bear(store: Store, make: Toiler) -> None:
+    """A job by itself, written where we are if nobody else writes."""
+    assert isinstance(store, SqliteStore)
+    name = f"{make.command_id()}-lone"
+    stepped = store.step_here(lone(name, make.now, of=LONE), now=make.now)
+    assert stepped.outcomes == (Committed(),), stepped
+    say(bore=[name])
 
 
 async def flow(store: Store, make: Toiler) -> None:

@@ -9,9 +9,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from detent.stores.api import Outcome, Stored, Unit, Want
+from detent.lifecycle import job as j
+from detent.lifecycle.job.stamping import Stamp
+from detent.lifecycle.retry import RetryPolicy
+from detent.stores.api import Body, Outcome, Stored, Unit, Want
+from detent.stores.births import Births, Mould
 from detent.stores.sqlite import SqliteStore, claim
 from detent.stores.sqlite.transaction import Transaction
+from tests.contract.making import USER
 from tests.contract.world import World
 
 T = TypeVar("T")
@@ -21,6 +26,18 @@ async def within(world: World, run: Callable[[Transaction], T]) -> T:
     """What that answers inside a transaction."""
     assert isinstance(world.store, SqliteStore)
     return await world.store._writing().do(run)  # noqa: SLF001 - nobody else gets there
+
+
+def mould(key: str | None = None, **more: Any) -> Mould:
+    """What plain jobs have in common that differ in nothing but their arguments."""
+    stamp = Stamp.of(j.Enqueue(id="none", profile="python", **more), USER)
+    assert isinstance(stamp, Stamp)
+    return Mould(stamp, Body("mail.send", key=key, retry=RetryPolicy(max_attempts=5)))
+
+
+def lone(name: str, now: int, payload: str = "[]", of: Mould | None = None) -> Births:
+    """One new job of such a mould."""
+    return Births([(of or mould(), name, now, now, payload)])
 
 
 async def one_by_one(world: World, some: Sequence[Unit]) -> list[Outcome]:

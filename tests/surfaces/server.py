@@ -160,6 +160,10 @@ class Running:
     def is_up(self) -> bool:
         return self._server.started
 
+    def begin_stop(self) -> None:
+        """Take nobody more, and finish with those who are there."""
+        self._server.should_exit = True
+
 
 @contextmanager
 def running(

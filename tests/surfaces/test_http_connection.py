@@ -16,7 +16,8 @@ import uvicorn
 
 from detent import stores
 from detent.engine.engine import Engine
-from detent.surfaces.http.connection import ANSWER, Protocol
+from detent.surfaces.http.connection import Protocol
+from detent.surfaces.http.exchange import ANSWER
 from detent.surfaces.http.service import Service
 from tests.surfaces.server import eventually, running
 

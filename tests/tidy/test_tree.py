@@ -9,6 +9,9 @@ import pytest
 from tests.tidy import rules
 from tests.tidy.tree import PURE, ROOT, SRC, files, product_texts, report
 
+MODEL_LINES_MAX = 850
+"""What people read to see what a store must do, from the first line to the last."""
+
 
 def breaches(rule: Callable[[str], list[rules.Finding]], paths: list[Path]) -> str:
     assert paths, "the rule was applied to nothing"
@@ -33,6 +36,11 @@ def test_no_sql_is_assembled_from_pieces() -> None:
 
 def test_files_and_functions_are_small() -> None:
     assert breaches(rules.too_long, files(".py", SRC)) == ""
+
+
+def test_the_model_of_a_store_stays_small_enough_to_be_read() -> None:
+    texts = [file.read_text("utf-8") for file in files(".py", SRC / "detent/stores/memory")]
+    assert 0 < sum(len(text.splitlines()) for text in texts) <= MODEL_LINES_MAX
 
 
 def test_every_file_name_says_something() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from detent.engine.enqueueing import Ask
 from detent.engine.moulds import Mould
 from detent.engine.secrets import REDACTED, redacted_at
 from detent.engine.trace import Trace
-from detent.errors import BadOption, DetentError
+from detent.errors import BadArguments, BadOption, DetentError
 from detent.lifecycle.event import By
 from detent.runtime.encoding import BadValue, digest_of, encode
 from detent.runtime.hiding import Hidden
@@ -193,9 +193,12 @@ def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None
         return None
 
 
-def conn_of(calls: Iterable[Call[Any]], conn: Any = None) -> Any:
+def conn_of(calls: Sequence[Call[Any]], conn: Any = None) -> Any:
     """The one connection that all of them are to be enqueued through; `None` is the store."""
-    named = [call.conn for call in calls]
+    try:
+        named = [call.conn for call in calls]
+    except AttributeError:
+        raise _no_call(calls) from None
     if conn is None and named.count(None) == len(named):
         return None
     chosen = conn if conn is not None else next(iter(named), None)
@@ -203,6 +206,14 @@ def conn_of(calls: Iterable[Call[Any]], conn: Any = None) -> Any:
         why = "Some of these calls name another connection than the rest, or none"
         raise BadOption(f"{why}: enqueue them apart", option="conn")
     return chosen
+
+
+def _no_call(calls: Sequence[object]) -> BadArguments:
+    """What to say about the first of them that is no call."""
+    at, found = next((at, one) for at, one in enumerate(calls) if not isinstance(one, Call))
+    why = f"Item {at} is a {type(found).__name__} and not a call"
+    fix = "make calls with bind: job.enqueue_many(job.bind(x) for x in things)"
+    return BadArguments(f"{why}; {fix}", path=f"[{at}]")
 
 
 def need_no_conn(calls: Iterable[Call[Any]], what: str) -> None:

@@ -176,14 +176,18 @@ class Access:
         at, found = self._any
         return not found and self._store.now() - at < FRESH_US
 
+    def known(self, text: str) -> Principal | None:
+        """Whose key that is, if it opens anything and was asked about a moment ago."""
+        key_id, secret = _parted(text)
+        now = self._store.now()
+        at, key = self._known.get(key_id, (-FRESH_US, None))
+        return _opened(key, secret, now) if now - at < FRESH_US else None
+
     async def principal(self, text: str) -> Principal | None:
         """Whose key that is, if it opens anything."""
-        prefix, _, rest = text.partition("_")
-        key_id, _, secret = rest.partition("_")
-        key = await self._key(key_id) if prefix == PREFIX and key_id else None
-        if key is None or not key.opens(secret, self._store.now()):
-            return None
-        return Principal(key.id, frozenset(key.scopes), key.tenants, key.queues, key.name)
+        key_id, secret = _parted(text)
+        key = await self._key(key_id) if key_id else None
+        return _opened(key, secret, self._store.now())
 
     async def _key(self, key_id: str) -> Key | None:
         now = self._store.now()
@@ -204,6 +208,19 @@ class Access:
         record = Record(KIND, key.id, version, msgspec.json.encode(key).decode())
         [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(record,))])
         return isinstance(outcome, Committed | Own)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The id of a key and its secret; without an id if it is no key of ours."""
+    prefix, _, rest = text.partition("_")
+    key_id, _, secret = rest.partition("_")
+    return (key_id if prefix == PREFIX else ""), secret
+
+
+def _opened(key: Key | None, secret: str, now: int) -> Principal | None:
+    if key is None or not key.opens(secret, now):
+        return None
+    return Principal(key.id, frozenset(key.scopes), key.tenants, key.queues, key.name)
 
 
 def _digest(secret: str) -> str:

@@ -148,6 +148,12 @@ class Enqueueing:
         """One new job of a mould, durable; in our loop, with all who ask at the same time."""
         return self._press.ask((mould, payload))
 
+    def press_for(
+        self, mould: Mould, payload: str, hear: Callable[[Birth | Exception], None]
+    ) -> None:
+        """The same for somebody who is called when it is there, and has no task that waits."""
+        self._press.tell((mould, payload), hear)
+
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
         left, fates = births.pieces(), Fates(len(births))

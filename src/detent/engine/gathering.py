@@ -7,13 +7,16 @@ is for what is done faster for many at once than for each, before any store is a
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from detent.errors import StoreClosed
 
 __all__ = ["Gathering"]
 
+_log = logging.getLogger(__name__)
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -26,19 +29,23 @@ class Gathering(Generic[A, R]):
     ) -> None:
         self._work = work
         self._most = most
-        self._asked: list[tuple[A, asyncio.Future[R]]] = []
+        self._asked: list[tuple[A, Callable[[R | Exception], None]]] = []
         self._working: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def ask(self, one: A) -> asyncio.Future[R]:
         """The answer, when it is there."""
+        answered: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self.tell(one, partial(_settle, answered))
+        return answered
+
+    def tell(self, one: A, hear: Callable[[R | Exception], None]) -> None:
+        """The same for somebody who is called when it is there, and has no task that waits."""
         if self._is_closed:
             raise StoreClosed("The engine is closed")
-        answered: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._asked.append((one, answered))
+        self._asked.append((one, hear))
         if self._working is None:
             self._working = asyncio.ensure_future(self._go_on())
-        return answered
 
     async def close(self) -> None:
         """Finish what was asked for, and take nothing more."""
@@ -54,8 +61,12 @@ class Gathering(Generic[A, R]):
                 answers = await self._work([one for one, _ in taken])
             except Exception as error:
                 answers = [error] * len(taken)
-            for (_, answered), answer in zip(taken, answers, strict=True):
-                _settle(answered, answer)
+            for (_, hear), answer in zip(taken, answers, strict=True):
+                try:
+                    hear(answer)
+                except Exception:
+                    # The others are still to be told.
+                    _log.exception("somebody could not hear an answer")
         self._working = None
 
 

@@ -32,7 +32,8 @@ class Identity:
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
-        self._lock = threading.Lock()
+        # A signal may come while it is held, and who answers it may need a name as well.
+        self._lock = threading.RLock()
         self._last_id = 0
         self._last_place = 0
         self._tails: list[str] = []
@@ -84,7 +85,7 @@ class Identity:
 
     def forget_chances(self) -> None:
         """What a fork copies is not used again."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._tails = []
 
     def place(self) -> int:

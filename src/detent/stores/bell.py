@@ -19,7 +19,8 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal may come while it is held, and who answers it may ring as well.
+        self._lock = threading.RLock()
         self.rung = 0
         self._waiting: set[asyncio.Future[bool]] = set()
         self._watch: Callable[[bool], None] = lambda _: None
@@ -37,6 +38,8 @@ class Bell:
         """Something may be claimable; any thread may say so."""
         with self._lock:
             self.rung += 1
+            if not self._waiting:
+                return
         self._wake(found=True)
 
     async def wait(self, timeout_s: float, seen: int | None) -> bool:

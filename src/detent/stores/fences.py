@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from detent.lifecycle.job import Lease
 
-__all__ = ["is_alive", "is_over"]
+__all__ = ["MISSING", "is_alive", "is_over"]
+
+MISSING: Final = Lease(0, lost=True)
+"""A row that is not there counts as lost."""
 
 
 def is_over(row: Lease, *, wire: bool, now: int) -> bool:

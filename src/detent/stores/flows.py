@@ -7,7 +7,7 @@ for, then, workflow by workflow, the moves of workflow and steps, then the recal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -19,18 +19,9 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.workflow import Accepted, Flow, Tally
 from detent.lifecycle.workflow.tally import NOTHING, Standing
-from detent.stores.shapes import FlowMove, Key
+from detent.stores.shapes import FlowMove, Key, Unit, key_of
 
-__all__ = [
-    "Changes",
-    "Moved",
-    "changes_of",
-    "follow",
-    "is_heard",
-    "is_stale",
-    "recalled",
-    "touched_by",
-]
+__all__ = ["Changes", "Followed", "Moved", "changes_of", "followed", "heard_of", "is_stale"]
 
 Moved: TypeAlias = tuple[Standing | None, Job]
 """A job before and after a move; `None` for one that is new."""
@@ -38,7 +29,34 @@ Changes: TypeAlias = dict[Key, dict[str, Tally]]
 """By workflow and step, how the tallies change."""
 
 
-def is_heard(before: Standing | None, job: Job) -> bool:
+class Followed(msgspec.Struct, frozen=True):
+    """What the moves of jobs did to their workflow: its own moves, and how it is left.
+
+    `recalled` are jobs that came back to wait where nothing will ever run again, each as it was and
+    with its end; they are counted already.
+    """
+
+    answer: Accepted
+    flow: Flow
+    recalled: tuple[tuple[Job, j.Accepted], ...]
+
+
+def heard_of(unit: Unit, stood: Callable[[Key], Standing]) -> tuple[Changes, list[Job]]:
+    """What a unit changes in the tallies of steps, and the jobs whose workflows hear of it.
+
+    `stood` tells how a job stands that is stored; nothing of the unit may be written yet.
+    """
+    moves = [move for move in unit.moves if move.events and move.job.step is not None]
+    moved: list[Moved] = [(stood(key_of(move.job)), move.job) for move in moves]
+    moved += [(None, new.job) for new in unit.new]
+    changes = changes_of(moved)
+    if unit.flow is not None:
+        key = key_of(unit.flow.answer.flow.workflow)
+        changes[key] = _touched_by(unit.flow) | changes.get(key, {})
+    return changes, [job for before, job in moved if changes and _is_heard(before, job)]
+
+
+def _is_heard(before: Standing | None, job: Job) -> bool:
     """Whether its workflow hears of the move: it changes what a step counts."""
     return job.workflow is not None and w.delta(before, job) != NOTHING
 
@@ -56,13 +74,30 @@ def changes_of(moved: Iterable[Moved]) -> Changes:
     return changes
 
 
-def touched_by(move: FlowMove) -> dict[str, Tally]:
+def _touched_by(move: FlowMove) -> dict[str, Tally]:
     """The steps that a decision may have moved on numbers that were old: to be asked again."""
     steps = {event.record for event in move.answer.events if event.kind == w.STEP.name}
     return dict.fromkeys(sorted(steps.union(move.answer.opened)), NOTHING)
 
 
-def follow(flow: Flow, changes: Mapping[str, Tally], now: int, command_id: str) -> Accepted:
+def followed(
+    flow: Flow, changes: Mapping[str, Tally], jobs: Iterable[Job], now: int, command_id: str
+) -> Followed:
+    """What follows for one workflow; `jobs` are those that were heard of, of whatever workflow."""
+    answer = _follow(flow, changes, now, command_id)
+    left, called_off = answer.flow, list[tuple[Job, j.Accepted]]()
+    for job in jobs:
+        is_its_own = (job.tenant, job.workflow) == key_of(flow.workflow)
+        ended = _recalled(left, job, now, command_id) if is_its_own else None
+        if ended is not None:
+            left = left.counting(job.step or "", w.delta(job, ended.job))
+            called_off.append((job, ended))
+    # A step without jobs has no tally.
+    tallies = {step: tally for step, tally in left.tallies.items() if tally.total}
+    return Followed(answer, msgspec.structs.replace(left, tallies=tallies), tuple(called_off))
+
+
+def _follow(flow: Flow, changes: Mapping[str, Tally], now: int, command_id: str) -> Accepted:
     """The flow with its new tallies, and the moves that follow from them."""
     tallies = dict(flow.tallies)
     for step, change in changes.items():
@@ -81,7 +116,7 @@ def _follows(flow: Flow, step: str, change: Tally) -> bool:
     return w.needs_cascade(flow.workflow, flow.steps[step], flow.tally(step))
 
 
-def recalled(flow: Flow, job: Job, now: int, command_id: str) -> j.Accepted | None:
+def _recalled(flow: Flow, job: Job, now: int, command_id: str) -> j.Accepted | None:
     """The end of a job that came back to wait where nothing will ever run again."""
     if not w.returned(flow, job):
         return None

@@ -9,8 +9,13 @@ from collections import Counter
 import pytest
 
 from detent import Context, Detent, Limit
+from detent.engine.identity import Identity
 from detent.errors import BadOption, InstanceLost
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
+from detent.runtime.executors.means import Kind
 from detent.runtime.worker.settings import Settings
+from detent.runtime.worker.wishing import Wishes
 from tests.runtime.worker.place import Place, ended, events
 from tests.waiting import until
 
@@ -52,6 +57,16 @@ async def test_no_more_jobs_are_claimed_than_there_are_slots(app: Detent, place:
         assert (first.step, first.why) == ("running", None)
         go.set()
         await ended(*handles)
+
+
+@pytest.mark.parametrize(("slots", "most"), [(50, 50), (200, 100), (400, 200), (5_000, 250)])
+def test_a_claim_asks_for_half_the_slots_of_a_large_worker(slots: int, most: int) -> None:
+    settings = Settings(slots=slots)
+    identity = Identity(lambda: 1)
+    wishes = Wishes(settings, By(Actor.WORKER, "w1"), {"noop": Kind.ASYNC}, identity)
+    wish = wishes.next(free=slots, sync_free=settings.sync_slots)
+    assert wish is not None
+    assert wish.size == most
 
 
 async def test_a_job_that_comes_to_an_idle_worker_is_started_at_once(

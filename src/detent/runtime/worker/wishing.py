@@ -16,7 +16,9 @@ from detent.stores.api import Want
 __all__ = ["WANT_MAX", "Wish", "Wishes"]
 
 WANT_MAX = 100
-"""How many jobs one claim asks for; the gain of larger ones ends there."""
+"""How many jobs one claim asks for, of a worker with no more than twice as many slots."""
+MANY_MAX = 250
+"""Of one with more slots half of them, up to so many: one half runs while another is claimed."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -51,12 +53,13 @@ class Wishes:
         self._heavy = tuple(one for one in types if kinds[one] is not Kind.ASYNC)
         self._turns = deque(settings.tenants)
         self._dry: set[tuple[str, tuple[str, ...]]] = set()
+        self._most = max(WANT_MAX, min(settings.slots // 2, MANY_MAX))
 
     def next(self, free: int, sync_free: int) -> Wish | None:
         """The next claim, or nothing when no lane could have a job that could start."""
         for tenant in list(self._turns):
             self._turns.rotate(-1)
-            for types, size in self._lanes(min(free, WANT_MAX), sync_free):
+            for types, size in self._lanes(min(free, self._most), sync_free):
                 if size > 0 and not self._is_dry(tenant, types):
                     return self._wish(tenant, types, size)
         return None

@@ -4,8 +4,6 @@ Nothing here is fast and nothing is clever. Other stores are right when they do 
 No method awaits anything while it changes something, so every call is one moment.
 """
 
-from __future__ import annotations
-
 from detent.stores.memory.store import MemoryStore, connect
 
 __all__ = ["MemoryStore", "connect"]

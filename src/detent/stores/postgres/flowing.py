@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -110,32 +110,16 @@ class Flows:
         events: list[Event] = []
         recalled: list[tuple[Job, j.Accepted]] = []
         for key in sorted(changes):
-            answer = flows.follow(self._flows[key], changes[key], now, command_id)
-            if answer.events:
-                self._keep(answer)
-            events += answer.events
-            self._count(key, answer.flow, changes[key])
-            for job in jobs:
-                if (job.tenant, job.workflow) == key:
-                    called_off = self._recall(key, job, now, command_id)
-                    if called_off is not None:
-                        recalled.append((job, called_off))
-                        events += called_off.events
+            after = flows.followed(self._flows[key], changes[key], jobs, now, command_id)
+            if after.answer.events:
+                self._keep(after.answer)
+            self._flows[key] = after.flow
+            for step in (*changes[key], *(job.step or "" for job, _ in after.recalled)):
+                self._tallies[key[0], step] = after.flow.tallies.get(step)
+            events += after.answer.events
+            events += [event for _, answer in after.recalled for event in answer.events]
+            recalled += after.recalled
         return events, recalled
-
-    def _recall(self, key: Key, job: Job, now: int, command_id: str) -> j.Accepted | None:
-        flow = self._flows[key]
-        answer = flows.recalled(flow, job, now, command_id)
-        if answer is not None and job.step is not None:
-            self._count(key, flow.counting(job.step, w.delta(job, answer.job)), [job.step])
-        return answer
-
-    def _count(self, key: Key, flow: Flow, steps: Iterable[str]) -> None:
-        """A step without jobs has no tally."""
-        tallies = {step: tally for step, tally in flow.tallies.items() if tally.total}
-        self._flows[key] = msgspec.structs.replace(flow, tallies=tallies)
-        for step in steps:
-            self._tallies[key[0], step] = tallies.get(step)
 
     async def save(self, connection: Connection) -> None:
         """Write what has changed; events are the caller's."""

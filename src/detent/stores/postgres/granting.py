@@ -25,7 +25,7 @@ from detent.stores.postgres.claiming import claimed_before, command_of, spans_of
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.lanes import Lane
-from detent.stores.postgres.quotas import Quotas, Turns
+from detent.stores.postgres.quotas import Limits, Turns
 from detent.stores.postgres.rows import stored_of
 
 __all__ = ["grant", "let_in", "lock"]
@@ -124,7 +124,7 @@ class _Grant:
         self._want = want
         self._now = now
         self._alive = alive
-        self._quotas = Quotas(want.tenant, now)
+        self._limits = Limits(want.tenant, now)
         self._turns = Turns(want, now)
         self._open: dict[int, _Open] = {}
         self._heads: defaultdict[int, deque[_Head]] = defaultdict(deque)
@@ -143,23 +143,24 @@ class _Grant:
         await self._ask_lanes()
         lanes = [one.lane for one in self._open.values()]
         if is_limited:
-            await self._quotas.ask(self._connection, lanes)
+            await self._limits.ask(self._connection, lanes)
         await self._turns.ask(self._connection, lanes)
         for _ in range(_ROUNDS):
             missing = len(want.leases) - len(self._taken)
-            before = self._quotas.copied(), self._turns.copied()
+            before = self._limits.copied(), self._turns.copied()
             chosen = await self._chosen(missing) if missing else []
             taken = await self._take(chosen) if chosen else []
             if len(taken) == len(chosen):
                 break
             # Only what starts is counted, and what somebody else has in hand is not asked again.
-            self._quotas, self._turns = before
+            self._limits, self._turns = before
             for number in taken:
-                self._quotas.spend(self._open[number].lane)
-                self._turns.serve(self._open[number].lane)
+                lane = self._open[number].lane
+                self._limits.spend(self._limits.of(lane))
+                self._turns.serve(lane)
         await self._write()
         is_short = len(self._taken) < len(want.leases)
-        return Claimed(tuple(self._taken), retry_at=self._quotas.free_at if is_short else None)
+        return Claimed(tuple(self._taken), retry_at=self._limits.free_at if is_short else None)
 
     # --- choosing -------------------------------------------------------------------------------
 
@@ -214,9 +215,9 @@ class _Grant:
             lane = self._open[walk.number].lane
             if walk.turn != self._turns.of(lane):
                 heappush(walks, walk._replace(turn=self._turns.of(lane)))
-            elif self._quotas.has_room(lane):
+            elif self._limits.has_room(self._limits.of(lane)):
                 chosen.append((walk.id, walk.number))
-                self._quotas.spend(lane)
+                self._limits.spend(self._limits.of(lane))
                 self._turns.serve(lane)
                 if len(chosen) < missing and (following := await self._first(walk.number)):
                     heappush(walks, following)
@@ -307,7 +308,7 @@ class _Grant:
                 await connection.fetch("record", **arrays.recorded(events))
         if self._shut:
             await connection.fetch("shut", tenant=want.tenant, ids=self._shut)
-        await self._quotas.save(connection)
+        await self._limits.save(connection)
         await self._turns.save(connection)
 
     async def _follow(self) -> list[Event]:

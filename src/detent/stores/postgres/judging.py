@@ -10,21 +10,19 @@ from typing import Final
 import msgspec
 
 from detent.lifecycle.job import Job, Lease
-from detent.stores import api, flows
+from detent.lifecycle.workflow import Flow
+from detent.stores import flows, judging
 from detent.stores.api import Key, Move, New, Outcome, Record, Unique, Unit, key_of, name_of
-from detent.stores.fences import is_alive, is_over
-from detent.stores.legal import fault, is_storable
+from detent.stores.fences import MISSING
+from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.rows import JOB_END, job_of
 from detent.stores.postgres.sorting import flow_keys
-from detent.stores.siblings import Siblings
 
-__all__ = ["MISSING", "Head", "Judge", "lock"]
+__all__ = ["Head", "Judge", "lock"]
 
-MISSING: Final = Lease(0, lost=True)
-"""A row that is not there counts as lost."""
 _EVER: Final = -(2**63)
 
 
@@ -44,7 +42,7 @@ class _Candidate(msgspec.Struct, frozen=True, order=True):
     key: Key
 
 
-class Judge:
+class Judge(judging.Judge):
     """Judges units that do not ask about each other, inside one transaction."""
 
     def __init__(self, connection: Connection, now: int) -> None:
@@ -54,7 +52,7 @@ class Judge:
         self._own: set[tuple[str, Key]] = set()
         self._leases: dict[str, Lease] = {}
         self._workers: dict[str, Lease] = {}
-        self._promised: dict[tuple[str, str], tuple[str, Job]] = {}
+        self._promises: dict[tuple[str, str], tuple[str, Job]] = {}
         self.flows = Flows({})
         self._records: dict[tuple[str, str, str], tuple[Record, str]] = {}
         self._counting: defaultdict[int, list[tuple[_Candidate, Job]]] = defaultdict(list)
@@ -70,7 +68,7 @@ class Judge:
         await self._ask_rows(units)
         await self._ask_promises(units)
         await self._ask_counting(units)
-        return [self._refused(unit) for unit in asked]
+        return [self.refused(unit, self._now) for unit in asked]
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -149,7 +147,7 @@ class Judge:
             return
         told = columns(("tenants", "keys"), asked)
         for row in await self._connection.fetch("promised", **told, now=self._now):
-            self._promised[row[0], row[1]] = (row[2], job_of(row[3:]))
+            self._promises[row[0], row[1]] = (row[2], job_of(row[3:]))
 
     async def _ask_counting(self, units: Sequence[Unit]) -> None:
         """The oldest of each fingerprint and state, one more than the unit itself moves."""
@@ -172,105 +170,47 @@ class Judge:
             found[number].append((_Candidate(job.created_at, seq, key_of(job)), job))
         self._counting.update({key: found[number] for key, number in numbers.items()})
 
-    # --- judging ------------------------------------------------------------------------------
+    # --- what is stored -----------------------------------------------------------------------
 
-    def _refused(self, unit: Unit) -> Outcome | None:
-        for move in unit.moves:
-            fenced = self._fenced(unit, move) or self._fenced_by_row(move)
-            if fenced is not None:
-                return fenced
-        refused = self._flow_fenced(unit) or self._puts_fenced(unit) or self._any_taken(unit)
-        return refused or self._illegal(unit)
+    def head(self, key: Key) -> Job | None:
+        return self.heads[key].job if key in self.heads else None
 
-    def _illegal(self, unit: Unit) -> api.Rejected | None:
-        why = fault(unit, lambda key: self.heads[key].job.ended_at is not None, self.flows.get)
-        return None if why is None else api.Rejected(why)
+    def job(self, key: Key) -> Job:
+        return self.heads[key].job
 
-    def _any_taken(self, unit: Unit) -> Outcome | None:
-        siblings = Siblings()
-        for new in unit.new:
-            taken = siblings.judge(new, self._taken(unit, new), self._now)
-            if taken is not None:
-                return taken
-        return None
+    def is_own(self, unit: Unit, key: Key) -> bool:
+        return (unit.command_id, key) in self._own
 
-    def _flow_fenced(self, unit: Unit) -> Outcome | None:
-        """Every version of the workflow and its steps that the decision was made on."""
-        if unit.flow is None:
-            return None
-        key = key_of(unit.flow.answer.flow.workflow)
-        stored = self.flows.get(key)
-        if not flows.is_stale(unit.flow, stored):
-            return None
-        is_own = any((unit.command_id, one) in self._own for one in self._flow_records(unit))
-        return api.Own() if is_own or self._is_born(unit) else api.StaleFlow(key, stored)
-
-    def _puts_fenced(self, unit: Unit) -> Outcome | None:
-        for record in unit.puts:
-            stored, command_id = self._records.get(name_of(record), (None, ""))
-            if record.version == (stored.version if stored else 0) + 1:
-                continue
-            is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
-            is_own = is_own or self._is_born(unit)
-            return api.Own() if is_own else api.StaleRecord(record, stored)
-        return None
-
-    def _is_born(self, unit: Unit) -> bool:
-        """A job that came with the unit tells that it was committed, whatever went on since."""
-        return any((unit.command_id, key_of(new.job)) in self._own for new in unit.new)
-
-    def _fits(self, move: Move) -> bool:
-        head = self.heads.get(key_of(move.job))
-        if head is None:
-            return False
-        return head.job.version == move.version and move.lease in (None, head.job.lease)
-
-    def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        """The version, and the lease where one is named. One's own success is seen first."""
-        if self._fits(move):
-            return None
-        key = key_of(move.job)
-        if (unit.command_id, key) in self._own:
-            return api.Own()
-        head = self.heads.get(key)
-        return api.Stale(key, None if head is None else head.job)
-
-    def _fenced_by_row(self, move: Move) -> Outcome | None:
-        """The third fence: renewal moves no version, so the row itself was locked and read."""
-        key = key_of(move.job)
-        if move.lost:
-            job = self.heads[key].job
-            row = self._row_behind(job)
-            if row is not None and not is_over(row, wire=job.wire, now=self._now):
-                return api.LeaseAlive(key, row)
-        if move.taken_by is not None:
-            row = self._workers.get(move.taken_by, MISSING)
-            if not is_alive(row, self._now):
-                return api.LeaseAlive(key, row)
-        return None
-
-    def _row_behind(self, job: Job) -> Lease | None:
+    def row_behind(self, key: Key) -> Lease | None:
+        job = self.heads[key].job
         if job.lease is None:
             return None
-        if job.wire:
-            return self._leases.get(job.lease, MISSING)
-        return self._workers.get(job.holder or "", MISSING)
+        return self._leases.get(job.lease, MISSING) if job.wire else self._holder(job)
 
-    def _taken(self, unit: Unit, new: New) -> Outcome | None:
-        key = key_of(new.job)
-        head = self.heads.get(key)
-        if head is not None:
-            own = (unit.command_id, key) in self._own
-            return api.Own() if own else api.Taken("id", head.job)
-        if new.idempotency is not None:
-            promised = self._promised.get((new.job.tenant, new.idempotency.key))
-            if promised is not None:
-                digest, job = promised
-                return api.Taken("idempotency", job, differs=digest != new.idempotency.digest)
-        return None if new.unique is None else self._not_unique(unit, new, new.unique)
+    def _holder(self, job: Job) -> Lease:
+        return self.worker_lease(job.holder or "")
 
-    def _not_unique(self, unit: Unit, new: New, unique: Unique) -> api.Taken | None:
-        """The oldest job of this fingerprint that counts after the moves of this very unit."""
+    def worker_lease(self, worker: str) -> Lease:
+        return self._workers.get(worker, MISSING)
+
+    def flow(self, key: Key) -> Flow | None:
+        return self.flows.get(key)
+
+    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+        return self._records.get(name, (None, ""))
+
+    def promised(self, name: Key, now: int) -> tuple[str, Job] | None:  # noqa: ARG002
+        """Those that have run out were not read."""
+        return self._promises.get(name)
+
+    def _fits(self, move: Move) -> bool:
+        """Whether nobody needs to ask if the move was made before."""
+        job = self.head(key_of(move.job))
+        if job is None:
+            return False
+        return job.version == move.version and move.lease in (None, job.lease)
+
+    def oldest(self, unit: Unit, new: New, unique: Unique) -> Job | None:
         moved = {key_of(move.job): move.job for move in unit.moves}
         counting = [
             (candidate, job)
@@ -281,7 +221,7 @@ class Judge:
             head = self.heads[key]
             if job.state in unique.states and self._enters(head, new, unique):
                 counting.append((_Candidate(head.job.created_at, 0, key), head.job))
-        return api.Taken("unique", min(counting)[1]) if counting else None
+        return min(counting)[1] if counting else None
 
     def _enters(self, head: Head, new: New, unique: Unique) -> bool:
         """Whether a job that counts after its move did not count before it."""

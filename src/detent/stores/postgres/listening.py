@@ -19,6 +19,12 @@ __all__ = ["CHANNEL", "Crier", "Listener"]
 CHANNEL: Final = "detent"
 _PAUSE_S: Final = 0.005
 """Word is sent at most so often: NOTIFY makes transactions commit one after another."""
+_QUIET_S: Final = 0.010
+"""After so long a silence word goes along with what it is about."""
+_SLOW_S: Final = 0.003
+"""A commit that carries word and takes longer has waited for others that do."""
+_APART_S: Final = 1.0
+"""So long word goes by itself then, in a transaction that waits for no disk."""
 _AGAIN_S: Final = 1.0
 
 
@@ -29,6 +35,7 @@ class Crier:
         self._pool = pool
         self._name = name
         self._sent_at = 0.0
+        self._apart_until = 0.0
         self._is_due = False
         self._sending: asyncio.Task[None] | None = None
 
@@ -37,6 +44,23 @@ class Crier:
         self._is_due = True
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send())
+
+    def word(self) -> str:
+        """What to send along with what it is about; nothing if word was sent not long ago.
+
+        Whoever takes it sends it, or cries.
+        """
+        now = time.monotonic()
+        if self._is_due or now < max(self._sent_at + _QUIET_S, self._apart_until):
+            return ""
+        self._sent_at = now
+        return self._name
+
+    def went_along(self) -> None:
+        """The last word was sent with a commit, which is known now to be durable."""
+        now = time.monotonic()
+        if now > self._sent_at + _SLOW_S:
+            self._apart_until = now + _APART_S
 
     async def _send(self) -> None:
         while self._is_due:

@@ -12,7 +12,7 @@ from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["forget_results", "prune"]
+__all__ = ["forget_events", "forget_results", "prune"]
 
 
 async def prune(connection: Connection, rules: Sequence[Retention], now: int, limit: int) -> int:
@@ -41,7 +41,7 @@ async def prune(connection: Connection, rules: Sequence[Retention], now: int, li
 async def _forget_jobs(connection: Connection, gone: Sequence[Key]) -> None:
     if gone:
         await connection.fetch("forget_jobs", **columns(("tenants", "ids"), gone))
-        await _forget_events(connection, gone)
+        await forget_events(connection, gone)
 
 
 async def _forget_workflows(
@@ -57,10 +57,10 @@ async def _forget_workflows(
     if gone:
         rows = await connection.fetch("forget_workflows", **columns(("tenants", "ids"), gone))
         keys = [*gone, *((tenant, id_) for tenant, id_ in rows)]
-        await _forget_events(connection, keys)
+        await forget_events(connection, keys)
 
 
-async def _forget_events(connection: Connection, gone: Sequence[Key]) -> None:
+async def forget_events(connection: Connection, gone: Sequence[Key]) -> None:
     """First the events: the tables ask by their positions whether they are sealed."""
     told = columns(("tenants", "records"), gone)
     await connection.fetch("forget_events", **told)

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from copy import copy
 
-from detent.stores import limits
-from detent.stores.api import Fair, LimitKind, Want
+from detent.stores.api import Fair, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane
+from detent.stores.quotas import Met, Named, Quotas, names_of
 
-__all__ = ["Quotas", "Turns"]
-
-_Name = tuple[str, str]
-_Met = tuple[Limit, Used, int]
+__all__ = ["Limits", "Turns"]
 
 
-class Quotas:
-    """The limits over some lanes, and what a claim has used of them."""
+class Limits(Quotas):
+    """The limits over some lanes, read at once."""
 
     def __init__(self, tenant: str, now: int) -> None:
+        self._limits: dict[Named, Met] = {}
+        super().__init__(now, self._limits.get)
         self._tenant = tenant
-        self._now = now
-        self._met: dict[_Name, _Met] = {}
-        self._spent: set[_Name] = set()
-        self._kept_back: list[Lane] = []
 
     async def ask(self, connection: Connection, lanes: Collection[Lane]) -> None:
         """Lock the limits, then count who is in hands: nobody else can start meanwhile."""
@@ -39,62 +34,21 @@ class Quotas:
         found = await connection.fetch("in_hands", **told)
         held = {(kind, name): count for kind, name, count in found}
         for kind, name, *numbers in rows:
-            limit, used = Limit(*numbers[:4]), Used(*numbers[4:])
-            self._met[kind, name] = (limit, used, held.get((kind, name), 0))
+            met = Limit(*numbers[:4]), Used(*numbers[4:]), held.get((kind, name), 0)
+            self._limits[self._tenant, kind, name] = met
 
-    def copied(self) -> Quotas:
-        """The same room, before whatever comes next."""
-        one = copy(self)
-        mine = {"_met": dict(self._met), "_spent": set(self._spent)}
-        vars(one).update(mine, _kept_back=list(self._kept_back))
-        return one
-
-    def has_room(self, lane: Lane) -> bool:
-        """Whether one more job of this lane may start."""
-        if not self._full(lane):
-            return True
-        self._kept_back.append(lane)
-        return False
-
-    @property
-    def free_at(self) -> int | None:
-        """When time alone lets the first of those in that had no room."""
-        free = [self._free_at(lane) for lane in self._kept_back]
-        return min((at for at in free if at is not None), default=None)
-
-    def _free_at(self, lane: Lane) -> int | None:
-        ends = [limits.free_at(*one, self._now) for one in self._full(lane)]
-        return max((end for end in ends if end is not None), default=None) if all(ends) else None
-
-    def _full(self, lane: Lane) -> list[_Met]:
-        """The limits that keep jobs of this lane back."""
-        met = [self._met[name] for name in _names(lane) if name in self._met]
-        return [one for one in met if not limits.room(*one, self._now)]
-
-    def spend(self, lane: Lane) -> None:
-        """One job of this lane starts."""
-        for name in _names(lane):
-            if name in self._met:
-                limit, used, active = self._met[name]
-                self._met[name] = (limit, limits.spent(limit, used, 1, self._now), active + 1)
-                self._spent.add(name)
+    def of(self, lane: Lane) -> list[Named]:
+        """Those that the jobs of a lane stand under; mostly there are none at all."""
+        return names_of(lane.tenant, lane.queue, lane.key) if self._limits else []
 
     async def save(self, connection: Connection) -> None:
         """Write what was used."""
-        rows = []
-        for name in sorted(self._spent):
-            used = self._met[name][1]
-            rows.append((*name, used.period_at, used.starts, used.last_at))
+        used = self.used.items()
+        rows = [(*name[1:], one.period_at, one.starts, one.last_at) for name, one in used]
         if rows:
             names = ("kinds", "names", "period_ats", "starts", "last_ats")
             told = columns(names, rows)
             await connection.fetch("limits_used", tenant=self._tenant, **told)
-
-
-def _names(lane: Lane) -> list[_Name]:
-    """The limits that jobs of this lane stand under, if they exist."""
-    names = [(LimitKind.QUEUE.value, lane.queue)]
-    return [*names, (LimitKind.KEY.value, lane.key)] if lane.key else names
 
 
 class Turns:

@@ -60,6 +60,9 @@ class Step:
         """Whether it may have left something that could have been claimed."""
         self.is_limited: bool | None = None
         self.has_opened = False
+        self.word = ""
+        """Word for the other processes, if it may be sent along."""
+        self.has_told = False
         self._tries = 0
 
     @property
@@ -222,13 +225,14 @@ class Step:
     async def _send_news(self, connection: Connection) -> None:
         units, born = self._batch.units, self._batch.born
         if born is not None and isinstance(units, Births):
-            is_lone = len(units) == 1
-            told = (bearing.lone if is_lone else bearing.asked)(units, born, self._lanes)
-            await connection.fetch("enqueue_one" if is_lone else "births", **told)
+            if len(units) == 1:
+                await self._send_one(connection, bearing.lone(units, born, self._lanes))
+            else:
+                await connection.fetch("births", **bearing.asked(units, born, self._lanes))
             return
         news = [new for unit in self._batch.units for new in unit.new]
         if self._batch.fresh and len(news) == 1 and not news[0].body.tags:
-            await connection.fetch("enqueue_one", **arrays.lone_of(news[0], self._lanes))
+            await self._send_one(connection, arrays.lone_of(news[0], self._lanes))
             return
         if self._batch.fresh:
             told = arrays.fresh_of(news, self._lanes)
@@ -237,6 +241,14 @@ class Step:
         told = arrays.news_of(news, self._lanes)
         events = arrays.recorded(event for new in news for event in new.events)
         await connection.fetch("push", **told, **events, now=self._now)
+
+    async def _send_one(self, connection: Connection, told: dict[str, Any]) -> None:
+        """By a statement that sends word along, so that nobody waits for a second one."""
+        if not self.word or self._want is not None:
+            await connection.fetch("enqueue_one", **told)
+            return
+        await connection.fetch("enqueue_one_and_tell", **told, word=self.word)
+        self.has_told = True
 
     def _all_committed(self, claimed: Claimed) -> Stepped:
         return Stepped((api.Committed(),) * len(self._batch.units), claimed)

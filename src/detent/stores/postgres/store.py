@@ -185,6 +185,8 @@ class PostgresStore:
             await opened.pool.run(lambda one: self._lanes.learn(one, unknown))
         seen = self._bell.rung
         step = Step(self._lanes, batch, want, now, self._marks.told(seen))
+        if len(units) == 1 and want is None and (batch.born is not None or batch.fresh):
+            step.word = opened.crier.word()
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None:
             reached = step.reached if self._marks.minds(step.took_s) else ()
@@ -193,7 +195,10 @@ class PostgresStore:
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         is_plain = batch.ends is not None or batch.born is not None
         self._is_limited |= not is_plain and any(unit.limits for unit in units)
-        if step.has_opened or self._may_have_let_in(batch):
+        if step.has_told:
+            opened.crier.went_along()
+            self._bell.ring()
+        elif step.has_opened or self._may_have_let_in(batch):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
 

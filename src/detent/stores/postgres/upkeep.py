@@ -12,12 +12,12 @@ from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Due, Key, Note, Record, Stored, WorkerRow
+from detent.stores.fences import MISSING
 from detent.stores.gates import joined
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import read_flows
-from detent.stores.postgres.judging import MISSING
 from detent.stores.postgres.rows import stored_of
 from detent.stores.postgres.workers import named
 

@@ -10,6 +10,7 @@ from detent.stores.legal import is_storable
 from detent.stores.postgres import arrays
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
+from detent.stores.postgres.pruning import forget_events
 from detent.stores.worker_rows import beat_row, death_text, instance_of, life_row, worker_of
 from detent.stores.workers import LATE_US, is_believed, newest
 
@@ -90,7 +91,7 @@ async def forget(connection: Connection, before: int, limit: int) -> int:
         told = {"before": before, "sealed": sealed[0] if sealed else 0, "most": limit}
         keys = [(tenant, id_) for tenant, id_ in await connection.fetch("instances_over", **told)]
         await connection.fetch("forget_instances", **columns(("tenants", "ids"), keys))
-        await connection.fetch("forget_events", **columns(("tenants", "records"), keys))
+        await forget_events(connection, keys)
     return len(rows) + len(keys)
 
 

@@ -123,15 +123,7 @@ class _Change:
         self._follow(unit, judge, now)
 
     def _follow(self, unit: Unit, judge: Judge, now: int) -> None:
-        moved: list[flows.Moved] = [
-            (judge.heads[key].job, move.job) for key, move in self.moves.items() if move.events
-        ]
-        moved += [(None, new.job) for new in unit.new]
-        changes = flows.changes_of(moved)
-        if unit.flow is not None:
-            key = key_of(unit.flow.answer.flow.workflow)
-            changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
-        heard = [job for before, job in moved if flows.is_heard(before, job)]
+        changes, heard = flows.heard_of(unit, lambda key: judge.heads[key].job)
         events, recalled = judge.flows.follow(changes, heard, now, unit.command_id)
         self.events += events
         for job, answer in recalled:

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.stores.births import SAMPLE_AT, Mould, Own, around_place, sample
+from detent.stores.births import SAMPLE_AT, Birth, Mould, Own, around_place, sample
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.turns import Calls
 
-__all__ = ["Shared", "bear", "shared"]
+__all__ = ["Shared", "alone", "bear", "shared"]
 
 _encode = msgspec.json.Encoder().encode
 _MOULDS: Final = 1_024
@@ -36,6 +37,8 @@ class Shared(msgspec.Struct, frozen=True):
     body: tuple[Any, ...]
     event: tuple[Any, ...]
     spot: Spot
+    counts: tuple[tuple[str, tuple[Any, ...]], ...]
+    """The statements that count one of them where it stands."""
 
 
 def bear(
@@ -46,9 +49,41 @@ def bear(
         for at, one in enumerate(own):
             _bear_one(connection, common, one, seq + at, pos + at)
         return
-    connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
+    _bear_jobs(connection, common, own, seq)
     _bear_bodies(connection, common, [one[3] for one in own], seq)
     connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
+
+
+def _bear_jobs(
+    connection: sqlite3.Connection, common: Shared, own: Sequence[Own], seq: int
+) -> None:
+    _, at, place, _ = own[0]
+    if all(one[1] == at and one[2] == there for there, one in enumerate(own, place)):
+        # Most are made in one go, and to take each apart would be a third of writing it.
+        ids = _text([one[0] for one in own])
+        connection.execute(SQL["births_at_once"], (seq, ids, *common.job, at, place))
+    else:
+        connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
+
+
+def alone(birth: Birth) -> Calls | None:
+    """All statements of a transaction in which this job is born, and nothing else happens.
+
+    None of them needs the answer of another, so that they can be run without coming back here.
+    Nothing if the job stands like no others, and has to be looked at.
+    """
+    mould, job_id, at, place, payload = birth
+    common = shared(mould)
+    if common is None:
+        return None
+    return (
+        (SQL["begin"],),
+        (SQL["lone_job"], (job_id, at, place, *common.job)),
+        (SQL["lone_body"], (payload, *common.body)),
+        (SQL["lone_event"], (job_id, at, place, mould.tenant, *common.event)),
+        *common.counts,
+        (SQL["commit"],),
+    )
 
 
 def _bear_bodies(
@@ -90,5 +125,12 @@ def shared(mould: Mould) -> Shared | None:
         job=(*fixed, *waits, new.body.type, new.body.key, wakes_after),
         body=rows.body_row(0, new.body)[2:],
         event=(*event[4:9], event[10], *around_place(event[-1])),
-        spot=spot_of(job, new.body.type, new.body.key),
+        spot=(spot := spot_of(job, new.body.type, new.body.key)),
+        counts=_counts(spot),
     )
+
+
+def _counts(spot: Spot) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    lane = spot.lane
+    counted = (lane.tenant, lane.queue, spot.state, 1)
+    return (SQL["count"], counted), (SQL["lane_count"], (*lane, 1))

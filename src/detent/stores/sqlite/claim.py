@@ -18,7 +18,7 @@ from detent.stores.fences import is_alive
 from detent.stores.gates import joined
 from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
-from detent.stores.sqlite.quotas import Quotas, Turns
+from detent.stores.sqlite.quotas import Limits, Turns
 from detent.stores.sqlite.spots import Lane, Spot, spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.taking import Taking
@@ -100,7 +100,7 @@ class _Claim:
         self._want = want
         self._now = now
         self._alive = alive
-        self._quotas = Quotas(tx, now)
+        self._limits = Limits(tx, now)
         self._turns = Turns(tx, want.tenant, want.fair, now)
         self._gates: dict[tuple[str, str], Gate] = {}
         self._shut: list[int] = []
@@ -126,10 +126,10 @@ class _Claim:
         if self._is_tired:
             # Whoever was granted too little comes again at once, and finds the way shorter.
             self._tx.may_be_claimable = True
-        self._quotas.save()
+        self._limits.save()
         self._turns.save()
         is_short = len(self._taken) < len(self._want.leases)
-        retry_at = self._quotas.free_at if is_short else None
+        retry_at = self._limits.free_at if is_short else None
         return Claimed(tuple(self._taken), retry_at=retry_at)
 
     def _take_each(self, chosen: Sequence[int]) -> None:
@@ -185,11 +185,12 @@ class _Claim:
         chosen: list[int] = []
         while walks and len(chosen) < missing and not self._is_tired:
             walk = heappop(walks)
+            limits = self._limits.of(walk.lane)
             if walk.turn != self._turns.of(walk.lane):
                 heappush(walks, walk._replace(turn=self._turns.of(walk.lane)))
-            elif self._quotas.has_room(walk.lane):
+            elif self._limits.has_room(limits):
                 chosen.append(walk.seq)
-                self._quotas.spend(walk.lane)
+                self._limits.spend(limits)
                 self._turns.serve(walk.lane)
                 if following := self._first(walk.lane, walk.rest):
                     heappush(walks, following)

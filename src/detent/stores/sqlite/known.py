@@ -11,14 +11,12 @@ import msgspec
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Key, Record
+from detent.stores.fences import MISSING
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Pending
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["MISSING", "Known", "read_flow"]
-
-MISSING = Lease(0, lost=True)
-"""A row that is not there counts as lost."""
+__all__ = ["Known", "read_flow"]
 
 
 class Known:

@@ -20,6 +20,7 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
+from detent.stores.births import Birth, Births
 from detent.stores.bounds import need_size, need_storable, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
@@ -154,11 +155,14 @@ class SqliteStore:
                 return api.Stepped(outcomes)
             return api.Stepped(outcomes, replace(claim.claim(tx, want, now), seen=seen))
 
-        return await writer.do(run)
+        return await writer.do(run, _lone(units, want))
 
     def step_here(self, units: Sequence[Unit], *, now: int) -> api.Stepped:
         writer = self._writing(now)
         need_size(units, None)
+        birth = _lone(units, None)
+        if birth is not None and (born := writer.bear_here(birth)) is not None:
+            return born
         return writer.do_here(lambda tx: api.Stepped(tx.commit(units, now)))
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
@@ -328,3 +332,10 @@ class SqliteStore:
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._writing()
         return await self._bell.wait(timeout_s, seen)
+
+
+def _lone(units: Sequence[Unit], want: Want | None) -> Birth | None:
+    """The one job that is born, if nothing else is to be done."""
+    if want is not None or not isinstance(units, Births) or len(units) != 1:
+        return None
+    return units.rows[0]

@@ -8,14 +8,17 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Final, TypeAlias
 
 from detent.errors import StoreUnavailable
 from detent.stores.sqlite.patience import TURN_S
 from detent.stores.sqlite.place import lock_paths
 
-__all__ = ["Turns"]
+__all__ = ["Calls", "Turns"]
 
 _PID_BYTES = 20
+Calls: TypeAlias = tuple[tuple[Any, ...], ...]
+"""What is to be called, each with its arguments, one after the other."""
 
 
 class Turns:
@@ -39,6 +42,23 @@ class Turns:
         self._is_wanted = False
         self._is_closed = False
         self._error: OSError | None = None
+        self._mine = b"%-*d" % (_PID_BYTES, os.getpid())
+        self.taking: Final[Calls] = (
+            (fcntl.flock, self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            (fcntl.flock, self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
+            (fcntl.flock, self._turn, fcntl.LOCK_UN),
+            (os.pwrite, self._lock, self._mine, 0),
+        )
+        """The calls that take the turn if it is free, for who cannot wait; or one of them fails."""
+        self.giving: Final[Calls] = ((fcntl.flock, self._lock, fcntl.LOCK_UN),)
+        """The calls that give it back,"""
+        self.leaving: Final[Calls] = (*self.giving, (fcntl.flock, self._turn, fcntl.LOCK_UN))
+        """however many of the first were made."""
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether somebody waits for the turn in our place, or still stands there for nobody."""
+        return self._is_in_line
 
     def __enter__(self) -> None:
         if self._is_in_line or not self._is_free():
@@ -121,11 +141,9 @@ class Turns:
 
     def _sign(self) -> None:
         """Write down who has the turn, unless it is who had it last; it is for people only."""
-        mine = b"%-*d" % (_PID_BYTES, os.getpid())
         with suppress(OSError):
-            if os.pread(self._lock, _PID_BYTES, 0) != mine:
-                os.lseek(self._lock, 0, os.SEEK_SET)
-                os.write(self._lock, mine)
+            if os.pread(self._lock, _PID_BYTES, 0) != self._mine:
+                os.pwrite(self._lock, self._mine, 0)
 
     def _late(self) -> StoreUnavailable:
         text = os.pread(self._lock, _PID_BYTES, 0).strip()

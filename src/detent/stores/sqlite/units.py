@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 
 import msgspec
 
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import ENDED
-from detent.stores import api, flows
-from detent.stores.api import Idempotency, Key, Move, New, Outcome, Unique, Unit, key_of, name_of
-from detent.stores.fences import is_alive, is_over
-from detent.stores.legal import fault, is_storable
-from detent.stores.siblings import Siblings
+from detent.lifecycle.workflow import Flow
+from detent.stores import api
+from detent.stores.api import Key, New, Outcome, Record, Unique, Unit, key_of
+from detent.stores.judging import Judge
+from detent.stores.legal import is_storable
 from detent.stores.sqlite.known import Known
-from detent.stores.sqlite.pending import Pending
+from detent.stores.sqlite.pending import Head, Pending
 from detent.stores.sqlite.plain import Plain
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.writing import Writing
@@ -28,7 +27,7 @@ COMMITTED = api.Committed()
 _encode = msgspec.json.Encoder().encode
 
 
-class Units:
+class Units(Judge):
     """Commits the units of one transaction. What it answers holds once the transaction does."""
 
     def __init__(
@@ -51,115 +50,54 @@ class Units:
         """Judge all of the unit, then write all of it, or answer why nothing is written."""
         if self._is_trusting and self._plain.take(unit):
             return COMMITTED
-        refused = self._refused(unit, now)
+        refused = self.refused(unit, now)
         if refused is None:
             self._writing.write(unit, now)
         return refused or COMMITTED
 
-    # --- the fences ---------------------------------------------------------------------------
+    # --- what is stored -------------------------------------------------------------------------
 
-    def _refused(self, unit: Unit, now: int) -> Outcome | None:
-        for move in unit.moves:
-            fenced = self._fenced(unit, move) or self._fenced_by_row(move, now)
-            if fenced is not None:
-                return fenced
-        refused = self._flow_fenced(unit) or self._puts_fenced(unit)
-        return refused or self._any_taken(unit, now) or self._illegal(unit)
+    def head(self, key: Key) -> Head | None:
+        return self._known.head(key)
 
-    def _fenced(self, unit: Unit, move: Move) -> Outcome | None:
-        """The version, and the lease where one is named. One's own success is seen first."""
-        key = (move.job.tenant, move.job.id)
-        head = self._known.head(key)
-        if head is None:
-            return api.Stale(key, None)
-        if head.version == move.version and move.lease in (None, head.lease):
-            return None
-        if self._known.has_moved(key, unit.command_id):
-            return api.Own()
-        return api.Stale(key, self._known.job(head.seq))
+    def job(self, key: Key) -> Job:
+        return self._known.job(self._known.must(key).seq)
 
-    def _fenced_by_row(self, move: Move, now: int) -> Outcome | None:
-        """The third fence: renewal moves no version, so the row itself is looked at again."""
-        if not move.lost and move.taken_by is None:
-            return None
-        key = (move.job.tenant, move.job.id)
-        if move.lost:
-            head = self._known.must(key)
-            row = self._known.lease_of(head.lease, head.wire, head.holder)
-            if row is not None and not is_over(row, wire=bool(head.wire), now=now):
-                return api.LeaseAlive(key, row)
-        if move.taken_by is not None:
-            row = self._known.worker_lease(move.taken_by)
-            if not is_alive(row, now):
-                return api.LeaseAlive(key, row)
-        return None
+    def is_own(self, unit: Unit, key: Key) -> bool:
+        return self._known.has_moved(key, unit.command_id)
 
-    def _flow_fenced(self, unit: Unit) -> Outcome | None:
-        """Every version of the workflow and its steps that the decision was made on."""
-        if unit.flow is None:
-            return None
-        key = key_of(unit.flow.answer.flow.workflow)
-        stored = self._known.flow(key)
-        if not flows.is_stale(unit.flow, stored):
-            return None
-        steps = [] if stored is None else [(key[0], step) for step in stored.steps]
-        born = [key_of(new.job) for new in unit.new]
-        is_own = self._has_moved(unit, [key, *steps, *born])
-        return api.Own() if is_own else api.StaleFlow(key, stored)
+    def row_behind(self, key: Key) -> Lease | None:
+        head = self._known.must(key)
+        return self._known.lease_of(head.lease, head.wire, head.holder)
 
-    def _has_moved(self, unit: Unit, keys: Sequence[Key]) -> bool:
-        """What came with the unit tells that it was committed, whatever went on since."""
-        return any(self._known.has_moved(key, unit.command_id) for key in keys)
+    def worker_lease(self, worker: str) -> Lease:
+        return self._known.worker_lease(worker)
 
-    def _puts_fenced(self, unit: Unit) -> Outcome | None:
-        for record in unit.puts:
-            stored, command_id = self._known.record(name_of(record))
-            if record.version == (stored.version if stored else 0) + 1:
-                continue
-            is_own = stored and (stored.version, command_id) == (record.version, unit.command_id)
-            is_own = is_own or self._has_moved(unit, [key_of(new.job) for new in unit.new])
-            return api.Own() if is_own else api.StaleRecord(record, stored)
-        return None
+    def flow(self, key: Key) -> Flow | None:
+        return self._known.flow(key)
+
+    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+        return self._known.record(name)
+
+    def has_ended(self, key: Key) -> bool:
+        return self._known.must(key).state in _ENDED
 
     # --- what must be the only one of its kind --------------------------------------------------
 
-    def _any_taken(self, unit: Unit, now: int) -> Outcome | None:
-        siblings = Siblings() if len(unit.new) > 1 else None
-        for new in unit.new:
-            taken = self._taken(unit, new, now)
-            if siblings is not None:
-                taken = siblings.judge(new, taken, now)
-            if taken is not None:
-                return taken
-        return None
-
     def _taken(self, unit: Unit, new: New, now: int) -> Outcome | None:
-        key = (new.job.tenant, new.job.id)
         # An id that was made for this very command: should it be taken, the table says so.
         is_made = self._is_trusting and unit.command_id == new.job.id
-        head = None if is_made else self._known.head(key)
-        if head is not None:
-            is_own = self._known.has_moved(key, unit.command_id)
-            return api.Own() if is_own else api.Taken("id", self._known.job(head.seq))
-        if new.idempotency is None and new.unique is None:
+        if is_made and new.idempotency is None and new.unique is None:
             return None
+        return super()._taken(unit, new, now)
+
+    def promised(self, name: Key, now: int) -> tuple[str, Job] | None:
         self._pending.flush()
-        taken = None if new.idempotency is None else self._promised(new, new.idempotency, now)
-        if taken is None and new.unique is not None:
-            taken = self._not_unique(unit, new, new.unique)
-        return taken
+        found = self._connection.execute(SQL["idempotency_find"], (*name, now)).fetchone()
+        return None if found is None else (found[1], self._known.job(found[0]))
 
-    def _promised(self, new: New, asked: Idempotency, now: int) -> api.Taken | None:
-        """An idempotency key that is still alive answers the job it was used for."""
-        values = (new.job.tenant, asked.key, now)
-        found = self._connection.execute(SQL["idempotency_find"], values).fetchone()
-        if found is None:
-            return None
-        differs = found[1] != asked.digest
-        return api.Taken("idempotency", self._known.job(found[0]), differs=differs)
-
-    def _not_unique(self, unit: Unit, new: New, unique: Unique) -> api.Taken | None:
-        """The oldest job of this fingerprint that counts after the moves of this very unit."""
+    def oldest(self, unit: Unit, new: New, unique: Unique) -> Job | None:
+        self._pending.flush()
         where = (new.job.tenant, unique.fingerprint)
         since = unique.since or 0
         moved = {self._known.must(key_of(move.job)).seq: move.job for move in unit.moves}
@@ -173,7 +111,7 @@ class Units:
             found = self._connection.execute(SQL["unique_of"], (seq, *where, since)).fetchone()
             if found is not None and job.state in unique.states:
                 counting.append(found)
-        return api.Taken("unique", self._known.job(min(counting)[1])) if counting else None
+        return self._known.job(min(counting)[1]) if counting else None
 
     def _holders(
         self, where: tuple[str, str], state: str, since: int, limit: int
@@ -185,10 +123,7 @@ class Units:
 
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         """What the tables cannot see by themselves; undeclared moves and second ends they can."""
-        if self._is_sound(unit):
-            return None
-        why = fault(unit, lambda key: self._known.must(key).state in _ENDED, self._known.flow)
-        return None if why is None else api.Rejected(why)
+        return None if self._is_sound(unit) else super()._illegal(unit)
 
     def _is_sound(self, unit: Unit) -> bool:
         """Cheap, and sure when it says yes."""

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from detent.errors import StoreClosed, StoreError, StoreUnavailable
+from detent.stores.api import Stepped
+from detent.stores.births import Birth
+from detent.stores.sqlite.bearing import alone
 from detent.stores.sqlite.faults import broken, is_fatal, is_ours, translated
+from detent.stores.sqlite.operations import Answer, Operation, Waited, deliver
+from detent.stores.sqlite.pen import Pen
 from detent.stores.sqlite.sleeping import Sleep
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
-from detent.stores.sqlite.turns import Turns
+from detent.stores.sqlite.turns import Calls, Turns
+from detent.stores.sqlite.units import COMMITTED
 
-__all__ = ["Operation", "Writer"]
+__all__ = ["Writer"]
 
 T = TypeVar("T")
 BATCH_S: Final = 0.02
@@ -26,43 +31,7 @@ BATCH_S: Final = 0.02
 _ROW_S: Final = 5e-6
 _HANDFUL: Final = 16
 """After every so many that wait the thread may go first: it writes while others are asked for."""
-_Answer = tuple[Any, BaseException | None]
-
-
-class Operation:
-    """Something to do inside a transaction, and who awaits its answer."""
-
-    __slots__ = ("answered", "loop", "run")
-
-    def __init__(self, run: Callable[[Transaction], Any]) -> None:
-        self.run = run
-        self.loop = asyncio.get_running_loop()
-        self.answered: asyncio.Future[Any] = self.loop.create_future()
-
-
-class _Waited:
-    """The same for somebody who has no loop and waits."""
-
-    __slots__ = ("_answer", "_is_open", "run")
-
-    def __init__(self, run: Callable[[Transaction], Any]) -> None:
-        self.run = run
-        self._answer: _Answer = None, None
-        self._is_open = threading.Lock()
-        self._is_open.acquire()
-
-    def set(self, answer: _Answer) -> None:
-        """From the thread that writes."""
-        self._answer = answer
-        self._is_open.release()
-
-    def get(self) -> Any:
-        """Its answer, waited for."""
-        self._is_open.acquire()
-        answer, error = self._answer
-        if error is not None:
-            raise error
-        return answer
+_BORN: Final = Stepped((COMMITTED,))
 
 
 class Writer:
@@ -83,26 +52,29 @@ class Writer:
         self._turns = turns
         self._sleep = sleep
         self._on_change = on_change
-        self._queue: deque[Operation | _Waited] = deque()
-        self._putting = threading.Lock()
+        self._queue: deque[Operation | Waited] = deque()
+        # A signal may come while it is held, and who answers it may want to write as well.
+        self._putting = threading.RLock()
         self._is_asleep = False
         self._is_closing = False
         self._is_watched = False
         self._seen_version = self._data_version()
         self._waiting_rows = 0
-        self._stopped_by: StoreError | None = None
+        self._has_company = False
+        """Whether the last transaction was shared: who comes next is not alone, most likely."""
+        self._pen = Pen(connection, turns)
         self._thread = threading.Thread(target=self._work, name="detent-sqlite-writer", daemon=True)
         self._thread.start()
 
-    def do(self, run: Callable[[Transaction], T]) -> Awaitable[T]:
+    def do(self, run: Callable[[Transaction], T], birth: Birth | None = None) -> Awaitable[T]:
         """What the operation answers, once its transaction is on disk."""
-        operation = Operation(run)
+        operation = Operation(run, birth)
         self._put(operation)
         return operation.answered
 
     def do_here(self, run: Callable[[Transaction], T]) -> T:
         """The same, waited for in this thread, whether it has a loop or not."""
-        operation = _Waited(run)
+        operation = Waited(run)
         self._put(operation)
         try:
             answer: T = operation.get()
@@ -113,7 +85,23 @@ class Writer:
             raise
         return answer
 
-    def _put(self, operation: Operation | _Waited) -> None:
+    def bear_here(self, birth: Birth) -> Stepped | None:
+        """What the birth of one job answers, written in this thread; nothing if it cannot be.
+
+        Who finds that somebody waits, or writes, waits with them and shares their transaction.
+        """
+        if self._queue or self._has_company or self._is_watched or self._is_closing:
+            return None
+        statements = alone(birth)
+        if statements is None:
+            return None
+        try:
+            return _BORN if self._pen.write(statements) else None
+        finally:
+            # Also if a signal came right after the commit.
+            self._on_change()
+
+    def _put(self, operation: Operation | Waited) -> None:
         with self._putting:
             if self._is_closing:
                 raise StoreClosed("The store is closed")
@@ -145,6 +133,9 @@ class Writer:
             self._is_closing = True
         self._wake()
         self._thread.join()
+        # Whoever writes alone comes to the end, and nobody begins.
+        with suppress(StoreError):
+            self._pen.take_for_good()
         self._sleep.close()
         # Whoever keeps the turn for ever cannot keep us from going; closing twice is harmless.
         with suppress(StoreUnavailable), self._turns:
@@ -171,30 +162,30 @@ class Writer:
 
     def _serve(self) -> None:
         """One transaction, and its answers."""
-        taken: list[Operation | _Waited] = []
+        taken: list[Operation | Waited] = []
         has_news = False
         try:
-            self._need_running()
-            with self._turns:
+            with self._pen, self._turns:
                 answers, has_news = self._transact(taken)
         except (StoreError, OSError) as error:
             # Stopped before anything was begun, there is no use in waiting: all hear it.
             taken = taken or [self._queue.popleft() for _ in range(len(self._queue))]
             answers = [(None, _coded(error))] * len(taken)
+        self._has_company = len(taken) > 1
         if self._is_watched:
             self._sleep.know()
         if has_news:
             self._on_change()
-        _deliver(zip(taken, answers, strict=True))
+        deliver(zip(taken, answers, strict=True))
 
-    def _need_running(self) -> None:
-        if self._stopped_by is not None:
-            raise self._stopped_by
-
-    def _transact(self, taken: list[Operation | _Waited]) -> tuple[list[_Answer], bool]:
+    def _transact(self, taken: list[Operation | Waited]) -> tuple[list[Answer], bool]:
         """All at once if the database takes it; otherwise again, each operation by itself."""
         try:
             try:
+                lone = self._lone(taken)
+                if lone is not None:
+                    self._pen.run(lone)
+                    return [(_BORN, None)], True
                 return self._attempt(self._next(taken), is_careful=False)
             except Exception as error:
                 self._roll_back()
@@ -204,10 +195,19 @@ class Writer:
         except sqlite3.Error as error:
             self._roll_back()
             if is_fatal(error):
-                self._stopped_by = broken(error)
-            raise self._stopped_by or translated(error) from error
+                self._pen.stopped_by = broken(error)
+            raise self._pen.stopped_by or translated(error) from error
 
-    def _next(self, taken: list[Operation | _Waited]) -> Iterable[Operation | _Waited]:
+    def _lone(self, taken: list[Operation | Waited]) -> Calls | None:
+        """The statements of the only one who waits, if it is a birth and nothing else."""
+        is_alone = len(self._queue) == 1 and not self._has_company
+        birth = self._queue[0].birth if is_alone else None
+        statements = None if birth is None else alone(birth)
+        if statements is not None:
+            taken.append(self._queue.popleft())
+        return statements
+
+    def _next(self, taken: list[Operation | Waited]) -> Iterable[Operation | Waited]:
         """Operations from the queue until this transaction has had its time."""
         started = time.perf_counter()
         while self._queue:
@@ -218,8 +218,8 @@ class Writer:
                 return
 
     def _attempt(
-        self, operations: Iterable[Operation | _Waited], *, is_careful: bool
-    ) -> tuple[list[_Answer], bool]:
+        self, operations: Iterable[Operation | Waited], *, is_careful: bool
+    ) -> tuple[list[Answer], bool]:
         self._connection.execute(SQL["begin"])
         tx = Transaction(self._connection, is_careful=is_careful)
         answers = []
@@ -239,10 +239,10 @@ class Writer:
 
     def _look_around(self) -> None:
         """Our own commits do not change the number, those of every other connection do."""
-        if not self._is_watched or self._stopped_by is not None:
+        if not self._is_watched:
             return
         # Whatever is wrong with the file, the next transaction will say it to those concerned.
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, StoreError), self._pen:
             found = self._data_version()
             if found != self._seen_version:
                 self._seen_version = found
@@ -259,7 +259,7 @@ def _coded(error: StoreError | OSError) -> StoreError:
     return StoreUnavailable(f"The turn to write cannot be taken: {error}", errno=error.errno)
 
 
-def _alone(tx: Transaction, operation: Operation | _Waited) -> _Answer:
+def _alone(tx: Transaction, operation: Operation | Waited) -> Answer:
     """In a careful transaction an operation that fails harms itself only."""
     tx.execute("save_operation")
     try:
@@ -273,27 +273,3 @@ def _alone(tx: Transaction, operation: Operation | _Waited) -> _Answer:
         return None, error
     tx.execute("release_operation")
     return answer, None
-
-
-def _deliver(answered: Iterable[tuple[Operation | _Waited, _Answer]]) -> None:
-    """Hand the answers over, with one call per event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Answer]]] = {}
-    for operation, answer in answered:
-        if isinstance(operation, _Waited):
-            operation.set(answer)
-            continue
-        by_loop.setdefault(operation.loop, []).append((operation.answered, answer))
-    for loop, answers in by_loop.items():
-        # Whoever closed their loop is not waiting any more.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, answers)
-
-
-def _settle(answers: list[tuple[asyncio.Future[Any], _Answer]]) -> None:
-    for future, (answer, error) in answers:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(answer)
-        else:
-            future.set_exception(error)

@@ -46,27 +46,18 @@ class Writing:
 
     def write(self, unit: Unit, now: int) -> None:
         """All of the unit, and all that follows from it."""
-        moved: list[flows.Moved] = []
+        changes, heard = flows.heard_of(unit, self._stood)
         if unit.flow is not None:
             self._write_flow(unit.flow.answer)
         for move in unit.moves:
-            if move.events and move.job.step is not None:
-                moved.append((self._stood(key_of(move.job)), move.job))
             self._write_move(move, now)
         for new in unit.new:
-            moved.append((None, new.job))
             self._write_new(new, now)
         for record in unit.puts:
             self._write_record(record, unit.command_id)
         self.set_gates(unit.gates)
         self.set_limits(unit.limits)
-        changes = flows.changes_of(moved)
-        if unit.flow is not None:
-            key = key_of(unit.flow.answer.flow.workflow)
-            changes[key] = flows.touched_by(unit.flow) | changes.get(key, {})
-        if changes:
-            heard = [job for before, job in moved if flows.is_heard(before, job)]
-            self.follow(changes, heard, now, unit.command_id)
+        self.follow(changes, heard, now, unit.command_id)
 
     def set_gates(self, gates: Sequence[GateRow]) -> None:
         """The newest word about each gate; whoever waits for jobs looks again."""
@@ -254,25 +245,16 @@ class Writing:
         """What the moves of these jobs ask of their workflows, and then of themselves."""
         for key in sorted(changes):
             before = self._known.flow_of(*key)
-            answer = flows.follow(before, changes[key], now, command_id)
-            if answer.events:
-                self._write_flow(answer)
-            self._write_tallies(key, answer.flow, changes[key])
-            for job in jobs:
-                if (job.tenant, job.workflow) == key:
-                    self._recall(key, job, now, command_id)
+            after = flows.followed(before, changes[key], jobs, now, command_id)
+            if after.answer.events:
+                self._write_flow(after.answer)
+            recalled = [job.step or "" for job, _ in after.recalled]
+            self._write_tallies(key, after.flow, [*changes[key], *recalled])
+            for job, answer in after.recalled:
+                self._write_move(Move(job.version, answer.job, answer.events), now)
 
     def _write_tallies(self, key: Key, flow: w.Flow, steps: Iterable[str]) -> None:
         """A step without jobs has none."""
-        tallies = {step: tally for step, tally in flow.tallies.items() if tally.total}
-        self._pending.flows[key] = msgspec.structs.replace(flow, tallies=tallies)
+        self._pending.flows[key] = flow
         for step in steps:
-            self._pending.tallies[key[0], step] = tallies.get(step)
-
-    def _recall(self, key: Key, job: Job, now: int, command_id: str) -> None:
-        flow = self._known.flow_of(*key)
-        answer = flows.recalled(flow, job, now, command_id)
-        if answer is not None and job.step is not None:
-            self._write_move(Move(job.version, answer.job, answer.events), now)
-            after = flow.counting(job.step, w.delta(job, answer.job))
-            self._write_tallies(key, after, [job.step])
+            self._pending.tallies[key[0], step] = flow.tallies.get(step)

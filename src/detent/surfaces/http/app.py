@@ -3,26 +3,27 @@ the surface that its path belongs to. Any method on any path gets an answer."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from starlette.websockets import WebSocket
 
 from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
-from detent.engine.identity import Identity
 from detent.engine.limits import need_numbers
-from detent.surfaces.http.connection import ANSWER, Answering
 from detent.surfaces.http.exchange import (
+    ANSWER,
+    Answering,
     Call,
     Receive,
     Reply,
     Scope,
     Send,
     Settings,
+    Take,
     body_of,
 )
 from detent.surfaces.http.gate import Gate, split_key
@@ -32,12 +33,12 @@ from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.http.routing import Route, Routes
 from detent.surfaces.http.service import Service
+from detent.surfaces.http.turn import BODILESS, Requests, Turn, headers_of, send_reply
 
 __all__ = ["Surface", "WebApp"]
 
-_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
-_SECURE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
-_BODILESS = frozenset({204, 304})
+_PROMPT_BYTES_MAX = 65_536
+"""Longer bodies are not read twice for being odd."""
 
 
 class Surface(Protocol):
@@ -71,19 +72,6 @@ class Surface(Protocol):
         ...
 
 
-class _Requests:
-    """Names requests that bring no name: each is one more of this process."""
-
-    def __init__(self) -> None:
-        self._process = Identity(lambda: time.time_ns() // 1_000).id()
-        self._count = count(1)
-
-    def name(self, offered: bytes | None) -> str:
-        """What the request is called."""
-        told = "" if offered is None else offered.decode("latin-1")
-        return told if _REQUEST_ID.fullmatch(told) else f"req_{self._process}-{next(self._count)}"
-
-
 class WebApp:
     """Surfaces on one engine, as one ASGI application."""
 
@@ -103,7 +91,13 @@ class WebApp:
         ]
         self._routes = Routes(self.routes)
         self._owners = {id(route): one for one in surfaces for route in one.routes}
-        self._requests = _Requests()
+        self._requests = Requests()
+        self._prompt_bytes_max = min(settings.body_bytes_max, _PROMPT_BYTES_MAX)
+        self.prompts: Mapping[tuple[str, bytes], Take] = {
+            (route.method, route.path.encode()): partial(self._take, route)
+            for route in self.routes
+            if route.prompt is not None
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection's request, a WebSocket, or the beginning and end of everything."""
@@ -142,20 +136,48 @@ class WebApp:
         REQUEST.set(call.request_id)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
-        surface = self._owners.get(id(route)) or self._surface(path)
+        turn = Turn(route, call, scope.get("state", {}).get(ANSWER), began)
         try:
-            reply = await self._answered(route, call, key, scope, receive)
+            found: Reply | Exception = await self._answered(route, call, key, scope, receive)
         except Exception as error:
-            reply = surface.problem(problem_of(error, call.request_id), call)
-        headers = [*surface.dressed(reply, call), (b"x-request-id", call.request_id.encode())]
-        headers += _encoded(call.allowance)
+            found = error
+        await self._tell(turn, found, (scope, receive, send))
+
+    async def _tell(
+        self, turn: Turn, found: Reply | Exception, wire: tuple[Scope, Receive, Send]
+    ) -> None:
+        scope, receive, send = wire
+        call, surface = turn.call, self._owner(turn)
+        if isinstance(found, Exception):
+            found = surface.problem(problem_of(found, call.request_id), call)
+        if self._is_told(turn, found):
+            return
         is_head = call.method == "HEAD"
-        if is_head or not _is_answered(scope, reply, headers):
-            await _send(send, reply, headers, is_head=is_head)
-        if reply.stream is not None and not is_head:
-            await pour(scope, receive, send, reply.stream, self.settings.stall_s)
-        name = None if route is None else route.path
-        self.metrics.saw(call.method, name, reply.status, time.perf_counter() - began)
+        await send_reply(
+            send, found, headers_of(found, call, surface.dressed(found, call)), is_head=is_head
+        )
+        if found.stream is not None and not is_head:
+            await pour(scope, receive, send, found.stream, self.settings.stall_s)
+        self._saw(turn, found)
+
+    def _is_told(self, turn: Turn, reply: Reply) -> bool:
+        """Whether the reply was written at once: a server of ours can do that with most of them."""
+        call, answer = turn.call, turn.answer
+        if answer is None or reply.stream is not None or reply.status in BODILESS:
+            return False
+        headers = headers_of(reply, call, self._owner(turn).dressed(reply, call))
+        headers.append((b"content-length", b"%d" % len(reply.body)))
+        if call.method == "HEAD" or not answer(reply.status, headers, reply.body):
+            return False
+        self._saw(turn, reply)
+        return True
+
+    def _saw(self, turn: Turn, reply: Reply) -> None:
+        name = None if turn.route is None else turn.route.path
+        self.metrics.saw(turn.call.method, name, reply.status, time.perf_counter() - turn.began)
+
+    def _owner(self, turn: Turn) -> Surface:
+        return self._owners.get(id(turn.route)) or self._surface(turn.call.path)
 
     async def _answered(
         self, route: Route | None, call: Call, key: str | None, scope: Scope, receive: Receive
@@ -174,6 +196,45 @@ class WebApp:
             need_numbers("body", call.body.decode("latin-1"))
         call.receive = receive
         return await route.handler(call)
+
+    def _take(self, route: Route, scope: Scope, body: bytes, answer: Answering) -> bool:
+        """Answer without a task, if nothing about the request is odd.
+
+        What is wrong with it is said on the long way, so nothing may have happened by then.
+        """
+        if route.prompt is None or len(body) > self._prompt_bytes_max:
+            return False
+        call = Call(scope, route.path, "")
+        call.body = body
+        turn = Turn(route, call, answer, time.perf_counter())
+        try:
+            is_let_in = self._is_let_in(route, scope, call)
+            return is_let_in and route.prompt(call, partial(self._hear, turn, answer))
+        except Exception:
+            return False
+
+    def _is_let_in(self, route: Route, scope: Scope, call: Call) -> bool:
+        """Whether whoever calls may do so, as far as that can be said without asking anybody."""
+        self._check_head(scope, call)
+        who = self._gate.known(self.service.engine.access, call, None)
+        if who is None or route.scope is None or self.settings.rate is not None:
+            return False
+        self._gate.need(who, route.scope)
+        need_numbers("body", call.body.decode("latin-1"))
+        call.who = who
+        call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
+        return True
+
+    def _hear(self, turn: Turn, answer: Answering, found: Reply | Exception) -> None:
+        if isinstance(found, Exception) or not self._is_told(turn, found):
+            # There is a problem, or the other end reads slowly or has gone: others do not wait.
+            answer.leave_to(partial(self._tell_late, turn, found))
+
+    async def _tell_late(
+        self, turn: Turn, found: Reply | Exception, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        REQUEST.set(turn.call.request_id)
+        await self._tell(turn, found, (scope, receive, send))
 
     def _check_head(self, scope: Scope, call: Call) -> None:
         size = sum(map(len, chain.from_iterable(scope["headers"])))
@@ -211,38 +272,7 @@ class WebApp:
             await socket.close(code=1008, reason=problem.message)
 
 
-def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
 def _path_of(scope: Scope) -> str:
     """The path as it was sent: what stands for something is decoded when it is asked for."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.partition(b"?")[0].decode("latin-1")
-
-
-def _is_answered(scope: Scope, reply: Reply, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether the reply was written at once: a server of ours can do that with most of them."""
-    answer: Answering | None = scope.get("state", {}).get(ANSWER)
-    if answer is None or reply.stream is not None or reply.status in _BODILESS:
-        return False
-    length = (b"content-length", b"%d" % len(reply.body))
-    told = (*headers, *_SECURE, *_encoded(reply.headers), length)
-    return answer(reply.status, told, reply.body)
-
-
-async def _send(
-    send: Send, reply: Reply, headers: Sequence[tuple[bytes, bytes]], *, is_head: bool
-) -> None:
-    """The reply; of a stream its head, unless nobody wants more."""
-    told = [*headers, *_SECURE]
-    told += _encoded(reply.headers)
-    if reply.stream is None:
-        if reply.status not in _BODILESS:
-            told.append((b"content-length", str(len(reply.body)).encode()))
-        await send({"type": "http.response.start", "status": reply.status, "headers": told})
-        await send({"type": "http.response.body", "body": b"" if is_head else reply.body})
-        return
-    await send({"type": "http.response.start", "status": reply.status, "headers": told})
-    if is_head:
-        await send({"type": "http.response.body", "body": b""})

@@ -1,18 +1,19 @@
 """A connection as uvicorn has it, which takes a whole reply at once and can be cut off.
 
 Uvicorn looks at each header by itself and writes twice. Most replies are known when they begin:
-they are written in one piece. Whatever is odd about a connection is left to uvicorn.
+they are written in one piece. Whatever is odd about a connection is left to uvicorn. All that is
+known here of its insides is tried before it is relied upon (`fitting.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from functools import cache, partial
 from itertools import chain
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -20,15 +21,11 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from detent.surfaces.http.exchange import GONE
+from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Take
 
-__all__ = ["ABORT", "ANSWER", "Answering", "Protocol"]
+__all__ = ["Protocol"]
 
-ABORT: Final = "detent.abort"
-ANSWER: Final = "detent.answer"
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
-Answering: TypeAlias = Callable[[int, Headers, bytes], bool]
-"""Writes a whole reply; if it cannot, it says so, and it is to be sent piece by piece."""
+_NONE: Final[Mapping[tuple[str, bytes], Take]] = {}
 
 
 class Protocol(HttpToolsProtocol):
@@ -43,24 +40,72 @@ class Protocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, ABORT: partial(_abort, transport)}
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        cycle.scope["state"][ANSWER] = partial(_answer, cycle)
-        cycle.scope["state"][GONE] = partial(getattr, cycle, "disconnected")
+        answer = _Answer(self, cycle)
+        scope, prompts = cycle.scope, getattr(app, "prompts", _NONE)
+        take = prompts.get((scope["method"], scope["raw_path"]))
+        if take is None or cycle.waiting_for_100_continue:
+            answer.leave_to(app)
+        else:
+            # By the next turn of the loop most requests are whole.
+            self.loop.call_soon(_begin, cycle, answer, take, app)
+
+    def start_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Let the application answer as uvicorn would."""
         super()._start_asgi_task(cycle, app)
 
 
-def _answer(cycle: RequestResponseCycle, status: int, headers: Headers, body: bytes) -> bool:
-    if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive:
-        return False
-    told = (*cycle.default_headers, *headers)
-    head = _line_of_each(len(told)) % tuple(chain.from_iterable(told))
-    if cycle.response_started or head.count(b"\n") != len(told) or b"\0" in head:
-        return False
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", body)))
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
+def _begin(cycle: RequestResponseCycle, answer: _Answer, take: Take, app: ASGIApp) -> None:
+    scope = cast("Scope", cycle.scope)
+    if cycle.more_body or not take(scope, bytes(cycle.body), answer):
+        answer.leave_to(app)
+
+
+class _Answer:
+    """How one request is answered; it lets go of it then, as they would hold each other for ever.
+
+    Until somebody looks for garbage, that is, which is a tenth of a small request.
+    """
+
+    __slots__ = ("_cycle", "_protocol")
+
+    def __init__(self, protocol: Protocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle: RequestResponseCycle | None = cycle
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether whoever asked has gone."""
+        return self._cycle is not None and self._cycle.disconnected
+
+    def leave_to(self, app: Any) -> None:
+        """Let this application answer, in a task of its own."""
+        if self._cycle is not None:
+            self._cycle.scope["state"][ANSWER] = self
+            self._protocol.start_task(self._cycle, app)
+
+    def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write the whole reply, if that is possible."""
+        cycle = self._cycle
+        if cycle is None or cycle.response_started or cycle.disconnected:
+            return False
+        if cycle.flow.write_paused or not cycle.keep_alive:
+            return False
+        told = (*cycle.default_headers, *headers)
+        head = _line_of_each(len(told)) % tuple(chain.from_iterable(told))
+        if head.count(b"\n") != len(told) or b"\0" in head:
+            return False
+        self._cycle = None
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", body)))
+        cycle.message_event.set()
+        over, cycle.on_response = cycle.on_response, _nothing
+        over()
+        return True
+
+
+def _nothing() -> None:
+    """What is left to do when a request is over: it would hold its connection otherwise."""
 
 
 @cache

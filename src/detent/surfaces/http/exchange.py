@@ -13,9 +13,10 @@ from collections.abc import (
     Generator,
     Mapping,
     MutableMapping,
+    Sequence,
 )
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -24,27 +25,56 @@ from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.surfaces.http.problems import Problem
 
 __all__ = [
+    "ABORT",
+    "ANSWER",
     "ASGIApp",
+    "Answering",
     "Call",
+    "Headers",
     "Message",
     "Receive",
     "Reply",
     "Scope",
     "Send",
     "Settings",
+    "Take",
     "body_of",
     "digest_of",
     "gone",
     "left",
 ]
 
-GONE: Final = "detent.gone"
-"""Where a connection of ours says whether its other end has gone."""
+ABORT: Final = "detent.abort"
+"""Where a connection of ours puts the way to cut it off."""
+ANSWER: Final = "detent.answer"
+"""Where a connection of ours puts the way to answer at once."""
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Answering(Protocol):
+    """How a connection of ours is answered."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its other end has gone."""
+        ...
+
+    def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Write a whole reply; if it cannot, it says so: it is to be sent piece by piece."""
+        ...
+
+    def leave_to(self, app: ASGIApp) -> None:
+        """Let this application answer, in a task of its own."""
+        ...
+
+
+Take: TypeAlias = Callable[[Scope, bytes, Answering], bool]
+"""Answers a whole request sooner or later, without a task; if it cannot, nothing has happened."""
 
 
 @lru_cache(1_000)
@@ -125,8 +155,8 @@ class Call:
     @property
     def has_left(self) -> bool:
         """Whether whoever calls has gone, so that no answer reaches them; if anybody can tell."""
-        look: Callable[[], bool] | None = self.state.get(GONE)
-        return look is not None and look()
+        answering: Answering | None = self.state.get(ANSWER)
+        return answering is not None and answering.is_gone
 
     @property
     def query(self) -> dict[str, str]:

@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from detent.surfaces.http.connection import ABORT
-from detent.surfaces.http.exchange import Receive, Scope, Send, left
+from detent.surfaces.http.exchange import ABORT, Receive, Scope, Send, left
 
 __all__ = ["pour"]
 

@@ -14,9 +14,12 @@ import msgspec
 from detent.engine.access import Scope
 from detent.surfaces.http.exchange import Call, Reply
 
-__all__ = ["Handler", "Route", "Routes"]
+__all__ = ["Handler", "Hear", "Prompt", "Route", "Routes"]
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
+Hear: TypeAlias = Callable[[Reply | Exception], None]
+Prompt: TypeAlias = Callable[[Call, Hear], bool]
+"""Answers without a task, by calling whoever is to hear it; if it cannot, nothing has happened."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -38,6 +41,7 @@ class Route(msgspec.Struct, frozen=True):
     type: str | None = None
     query: Mapping[str, Mapping[str, Any]] = {}
     headers: Mapping[str, Mapping[str, Any]] = {}
+    prompt: Prompt | None = None
 
 
 class _Node:

@@ -11,7 +11,7 @@ import uvicorn
 
 from detent.errors import OpenToAll
 from detent.surfaces.http.app import WebApp
-from detent.surfaces.http.connection import Protocol
+from detent.surfaces.http.fitting import connections
 
 __all__ = ["Bind", "config_of", "need_guard", "serve"]
 
@@ -77,7 +77,7 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
         app,
         host=bind.host,
         port=bind.port,
-        http=Protocol,
+        http=connections(),
         ws="wsproto",
         ws_max_size=app.settings.socket_bytes_max,
         lifespan="on",

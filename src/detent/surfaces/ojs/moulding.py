@@ -9,6 +9,7 @@ sender or its queue takes the long way, which says the same.
 from __future__ import annotations
 
 import re
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ from detent.lifecycle.job import Job
 from detent.stores.api import Stored
 from detent.stores.births import Birth
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.routing import Hear
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.envelope import shown
@@ -124,6 +126,10 @@ def _own(job_id: str, at: int, payload: str) -> tuple[bytes, bytes, bytes]:
     return job_id.encode(), payload.encode(), told(at).encode()
 
 
+def _made_known(shape: Shape, hear: Hear, made: Birth | Exception) -> None:
+    hear(made if isinstance(made, Exception) else shape.reply(made))
+
+
 class Moulding:
     """Knows shapes of envelopes, each from its second time on."""
 
@@ -144,6 +150,16 @@ class Moulding:
             # What is wrong with it is said on the long way.
             return None
         return found if found.payload.startswith("[") and is_plain(found.payload) else None
+
+    def press(self, call: Call, hear: Hear) -> bool:
+        """Make the job, if all is known about it; whoever hears the reply needs no task."""
+        sent = self.sent(call)
+        shape = None if sent is None else self.shape(call, sent)
+        if sent is None or shape is None:
+            return False
+        made = partial(_made_known, shape, hear)
+        self._desk.engine.enqueueing.press_for(shape.mould, sent.payload, made)
+        return True
 
     def shape(self, call: Call, sent: Sent) -> Shape | None:
         """Its shape, if that is known and nothing can be in its way."""

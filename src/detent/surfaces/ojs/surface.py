@@ -13,7 +13,7 @@ from detent.engine.access import Principal, Scope
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.http.routing import Handler, Route
+from detent.surfaces.http.routing import Handler, Hear, Prompt, Route
 from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
 from detent.surfaces.ojs.admission import Admission
@@ -112,7 +112,14 @@ class OjsSurface:
     def _job_routes(self) -> Iterable[Route]:
         jobs = self.jobs
         yield _route(
-            "POST", "/jobs", jobs.push, _P, (201, 200), takes="JobRequest", gives="JobReply"
+            "POST",
+            "/jobs",
+            jobs.push,
+            _P,
+            (201, 200),
+            takes="JobRequest",
+            gives="JobReply",
+            prompt=_checked(jobs.moulding.press),
         )
         yield _route(
             "POST",
@@ -292,6 +299,14 @@ def _route(
     if "takes" not in told and method in ("POST", "PUT", "PATCH", "DELETE"):
         told["takes"] = "Anything"
     return Route(method, f"{BASE}{path}", checked, scope, _says(handler), statuses, **told)
+
+
+def _checked(prompt: Prompt) -> Prompt:
+    def checked(call: Call, hear: Hear) -> bool:
+        _check(call)
+        return prompt(call, hear)
+
+    return checked
 
 
 def _says(handler: Handler) -> str:

@@ -38,8 +38,8 @@ INSERT INTO detent.events (
 )
 SELECT tenant, id, 1, at, 'enqueue', NULL, state, actor, actor_id, command_id, 'job', rest FROM told
 
--- name: enqueue_one
-WITH made AS (
+-- part: arriving_alone
+made AS (
     INSERT INTO detent.jobs (
         tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
         created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, run_at,
@@ -58,12 +58,25 @@ WITH made AS (
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count) VALUES ($lane, $state::text, 1)
 )
+
+-- part: arrived_alone
 INSERT INTO detent.events (
     tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
 ) VALUES (
     $tenant::text, $id::text, 1, $at, 'enqueue', NULL, $state::text, $actor::text, $actor_id::text,
     $command_id::text, 'job', $rest::text
 )
+
+-- name: enqueue_one
+WITH {{arriving_alone}}
+{{arrived_alone}}
+
+-- name: enqueue_one_and_tell
+-- The others hear of it by its own commit. Too often that would make commits wait for each other.
+WITH {{arriving_alone}}, arrived AS (
+{{arrived_alone}}
+)
+SELECT pg_notify('detent', $word::text)
 
 -- name: enqueue
 WITH {{arriving}}

@@ -51,6 +51,19 @@ SELECT
     0, 0, 0, 0, 0, 0, 0
 FROM json_each(?2) AS b
 
+-- name: births_at_once
+-- The same for those of one moment with one place after the other: only their ids differ.
+INSERT INTO detent_jobs (
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
+    ready_at, type, key, wake_at, is_unique, gated, attempt, failures, losses, handed_back, wire
+)
+SELECT
+    ?1 + b.key, ?3, b.value, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+    ?19, ?19, ?19, ?20 + b.key, ?12, ?13, ?14, ?15, ?19,
+    ?19, ?16, ?17, ?19 + ?18, 0, 0, 0, 0, 0, 0, 0
+FROM json_each(?2) AS b
+
 -- name: birth_bodies
 INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
 SELECT ?1 + b.key, b.value, ?3, ?4, ?5, ?6 FROM json_each(?2) AS b
@@ -62,6 +75,32 @@ INSERT INTO detent_events (
 SELECT ?1 + j.seq, j.tenant, j.id, 1, j.created_at, ?4, ?5, ?6, ?7, ?8, j.id, ?9,
     ?10 || j.place || ?11
 FROM detent_jobs AS j WHERE j.seq BETWEEN ?2 AND ?3
+
+-- name: lone_job
+-- One of them alone. Nobody is told its row number before: what else belongs to it follows at once.
+INSERT INTO detent_jobs (
+    tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, place, held, available_us, pending_us, active_us, enqueued_at,
+    ready_at, type, key, wake_at, is_unique, gated, attempt, failures, losses, handed_back, wire
+) VALUES (
+    ?4, ?1, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?2, ?2, ?2, ?3, ?13, ?14, ?15, ?16, ?2, ?2, ?17, ?18,
+    ?2 + ?19, 0, 0, 0, 0, 0, 0, 0
+)
+
+-- name: lone_body
+INSERT INTO detent_bodies (seq, payload, meta, tags, retry, schema)
+VALUES (last_insert_rowid(), ?, ?, ?, ?, ?)
+
+-- name: lone_event
+INSERT INTO detent_events (
+    pos, tenant, record, version, at, name, source, target, actor, actor_id, command_id, kind, rest
+) VALUES (
+    1 + max(
+        (SELECT coalesce(max(pos), 0) FROM detent_events),
+        (SELECT coalesce(max(pos), 0) FROM detent_leaves)
+    ),
+    ?4, ?1, 1, ?2, ?5, ?6, ?7, ?8, ?9, ?1, ?10, ?11 || ?3 || ?12
+)
 
 -- name: job_move
 UPDATE detent_jobs SET

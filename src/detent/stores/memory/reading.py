@@ -1,0 +1,189 @@
+"""The side of the model that only looks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from detent.errors import StoreClosed
+from detent.lifecycle.event import Event
+from detent.lifecycle.job import Lease
+from detent.lifecycle.seal import Block
+from detent.lifecycle.worker import Instance
+from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores import api
+from detent.stores.api import Fed, Key, Logged, Stored, WorkerRow
+from detent.stores.bounds import need_storable, need_time
+from detent.stores.legal import is_storable
+from detent.stores.limits import FRESH
+from detent.stores.memory.tables import Tables
+from detent.stores.quotas import Named, names_of
+from detent.stores.select import FIRST_PAGE, Filter, Page
+
+__all__ = ["Reading", "due", "first"]
+
+T = TypeVar("T")
+K = TypeVar("K", str, Key, Named)
+_OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
+_OF_BODY = ("type", "key")
+
+
+class Reading:
+    """The side that only looks."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._tables = Tables()
+        self._is_open = False
+
+    @property
+    def _all(self) -> Tables:
+        """All there is, while the store is open."""
+        if not self._is_open:
+            raise StoreClosed("The store is not open: enter it with `async with` first")
+        return self._tables
+
+    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
+        """All there is, if the caller's clock is right and these rows can be kept."""
+        tables = self._all
+        need_time(now, self._clock())
+        need_storable(rows)
+        return tables
+
+    async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return [self._all.jobs.get(key) for key in keys]
+
+    async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
+        jobs = self._all.jobs if is_storable((chosen, page.after)) else {}
+        return _paged({key: one for key, one in jobs.items() if _is_chosen(one, chosen)}, page)
+
+    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
+        jobs = [one for _, one in sorted(self._all.jobs.items()) if one.job.lease]
+        return first(limit, (one for one in jobs if one.job.holder == holder))
+
+    async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
+        jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]
+        counted = Counter((job.tenant, job.queue, job.state.value) for job in jobs)
+        return [api.Counted(*where, number) for where, number in sorted(counted.items())]
+
+    async def keys(self) -> AsyncIterator[Key]:
+        for key in sorted(self._all.jobs):
+            yield key
+
+    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+        return [self._all.leases.get(lease) for lease in leases]
+
+    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+        return [self._all.flows.get(key) for key in keys]
+
+    async def find_workflows(
+        self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
+    ) -> Sequence[Workflow]:
+        every = {key: flow.workflow for key, flow in self._all.flows.items()}
+        mine = {key: one for key, one in every.items() if tenant in (None, key[0])}
+        return _paged({key: one for key, one in mine.items() if state in (None, one.state)}, page)
+
+    async def records(
+        self, kind: str, tenant: str = "", after: str | None = None, limit: int = 1_000
+    ) -> Sequence[api.Record]:
+        named = sorted(self._all.records.items())
+        found = [record for name, (record, _) in named if name[:2] == (kind, tenant)]
+        return first(limit, (one for one in found if after is None or one.id > after))
+
+    async def record(self, keys: Sequence[Named]) -> Sequence[api.Record | None]:
+        return [self._all.records.get(key, (None, ""))[0] for key in keys]
+
+    async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
+        return [row for name, row in sorted(self._all.gates.items()) if name[0] == tenant]
+
+    async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
+        return [self._limited(name) for name in sorted(self._all.limits) if name[0] == tenant]
+
+    def _limited(self, name: Named) -> api.Limited:
+        """The limit of that name, what has started under it, and how many jobs are in hands."""
+        held = [one for one in self._all.jobs.values() if one.job.lease is not None]
+        active = sum(name in self._limits_of(one) for one in held)
+        return api.Limited(self._all.limits[name], active, self._all.used.get(name, FRESH))
+
+    def _limits_of(self, stored: Stored) -> list[Named]:
+        """The limits that the job stands under, if they exist."""
+        return names_of(stored.job.tenant, stored.job.queue, stored.body.key)
+
+    async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[WorkerRow]:
+        rows = [row for row in self._all.workers.values() if row.lost is gone]
+        if gone:
+            return first(limit, sorted(rows, key=lambda x: (x.ended_at or 0, x.id), reverse=True))
+        return first(limit, sorted(rows, key=lambda row: (-row.alive_until, row.id)))
+
+    async def overdue(self, *, now: int, limit: int = 100) -> Sequence[WorkerRow]:
+        rows = sorted(self._check(now).workers.values(), key=lambda row: (row.alive_until, row.id))
+        return first(limit, (row for row in rows if row.alive_until <= now and not row.lost))
+
+    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+        return [self._all.instances.get(key) for key in keys]
+
+    async def find_instances(
+        self,
+        tenant: str | None = None,
+        slot: str | None = None,
+        after: Key | None = None,
+        limit: int = 1_000,
+    ) -> Sequence[Instance]:
+        found = [one for key, one in sorted(self._all.instances.items()) if key > (after or ())]
+        mine = [one for one in found if tenant in (None, one.tenant)]
+        return first(limit, (one for one in mine if slot in (None, one.slot)))
+
+    async def history(self, key: Key) -> Sequence[Event]:
+        return [fed.event for fed in self._all.events.get(key, ())]
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
+        return [list(self._all.events.get(key, ())) for key in keys]
+
+    async def feed(self, after: int = 0, limit: int = 1_000) -> Sequence[Fed]:
+        fed = [fed for one in self._all.events.values() for fed in one if fed.pos > after]
+        return first(limit, sorted(fed, key=lambda fed: fed.pos))
+
+    async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
+        return first(limit, (leaf for leaf in self._all.leaves if leaf[0] > after))
+
+    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
+        return first(limit, (block for block in self._all.blocks if block.number > after))
+
+    async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
+        lines = self._all.lines
+        return first(limit, (one for one in lines if one.key == key and one.cursor > after))
+
+    async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
+        return first(limit, (one for one in self._all.lines if one.pos > after))
+
+    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
+        return await self._all.bell.wait(timeout_s, seen)
+
+    def now(self) -> int:
+        return self._clock()
+
+
+def first(limit: int, found: Iterable[T]) -> list[T]:
+    """At most so many."""
+    return list(found)[: max(limit, 0)]
+
+
+def due(by: int, limit: int, moments: Iterable[tuple[int | None, K]]) -> list[K]:
+    """Whose moment has come by then, the longest ago first, and at most so many."""
+    over = sorted((at, key) for at, key in moments if at is not None and at <= by)
+    return [key for _, key in first(limit, over)]
+
+
+def _paged(found: dict[Key, T], page: Page) -> list[T]:
+    """Newest first: ids are time-ordered, and the tenant breaks a tie."""
+    left = [key for key in found if page.is_after(*key)]
+    left.sort(key=lambda key: key[::-1], reverse=True)
+    return [found[key] for key in first(page.limit, left)]
+
+
+def _is_chosen(stored: Stored, chosen: Filter) -> bool:
+    """All that is asked for; of a job's tags one is enough."""
+    of_job = all(getattr(chosen, name) in (None, getattr(stored.job, name)) for name in _OF_JOB)
+    of_body = all(getattr(chosen, name) in (None, getattr(stored.body, name)) for name in _OF_BODY)
+    return of_job and of_body and (chosen.tag is None or chosen.tag in stored.body.tags)

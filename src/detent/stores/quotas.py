@@ -1,0 +1,86 @@
+"""How much room the limits leave to one claim: those it has met, and what it has used of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Final, Self, TypeAlias
+
+from detent.stores import limits
+from detent.stores.limits import Limit, Used
+from detent.stores.shapes import LimitKind
+
+__all__ = ["Met", "Named", "Quotas", "names_of"]
+
+Named: TypeAlias = tuple[str, str, str]
+"""A tenant, what kind of thing is meant, and its name."""
+Met: TypeAlias = tuple[Limit, Used, int]
+"""A limit, what has started under it, and how many jobs under it are in hands."""
+_QUEUE: Final = LimitKind.QUEUE.value
+_KEY: Final = LimitKind.KEY.value
+
+
+def names_of(tenant: str, queue: str, key: str | None) -> list[Named]:
+    """The limits that jobs of this queue and key stand under, if they exist."""
+    names = [(tenant, _QUEUE, queue)]
+    return [*names, (tenant, _KEY, key)] if key else names
+
+
+class Quotas:
+    """The limits over one claim; each is read when it is first met."""
+
+    def __init__(self, now: int, read: Callable[[Named], Met | None]) -> None:
+        self._now = now
+        self._read = read
+        self._met: dict[Named, Met | None] = {}
+        self._spent: set[Named] = set()
+        self._kept_back: list[Sequence[Named]] = []
+
+    def has_room(self, names: Sequence[Named]) -> bool:
+        """Whether one more job may start that stands under these limits."""
+        if not self._full(names):
+            return True
+        self._kept_back.append(names)
+        return False
+
+    def spend(self, names: Sequence[Named]) -> None:
+        """One job that stands under these limits starts."""
+        for name in names:
+            found = self._use(name)
+            if found is not None:
+                limit, used, active = found
+                self._met[name] = (limit, limits.spent(limit, used, 1, self._now), active + 1)
+                self._spent.add(name)
+
+    @property
+    def used(self) -> dict[Named, Used]:
+        """What is used by now of the limits that something was started under."""
+        return {name: met[1] for name in sorted(self._spent) if (met := self._met[name])}
+
+    @property
+    def free_at(self) -> int | None:
+        """When time alone lets the first of those in that had no room."""
+        free = [self._free_at(names) for names in self._kept_back]
+        return min((at for at in free if at is not None), default=None)
+
+    def copied(self) -> Self:
+        """The same room, before whatever comes next."""
+        one = copy(self)
+        mine = {"_met": dict(self._met), "_spent": set(self._spent)}
+        vars(one).update(mine, _kept_back=list(self._kept_back))
+        return one
+
+    def _free_at(self, names: Sequence[Named]) -> int | None:
+        """When all that keeps it back is over; `None` if time alone does not do it."""
+        ends = [limits.free_at(*one, self._now) for one in self._full(names)]
+        return max((end for end in ends if end is not None), default=None) if all(ends) else None
+
+    def _full(self, names: Sequence[Named]) -> list[Met]:
+        """The limits among these that keep jobs back."""
+        met = [one for name in names if (one := self._use(name)) is not None]
+        return [one for one in met if not limits.room(*one, self._now)]
+
+    def _use(self, name: Named) -> Met | None:
+        if name not in self._met:
+            self._met[name] = self._read(name)
+        return self._met[name]

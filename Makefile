@@ -89,10 +89,10 @@ $(READY): pyproject.toml uv.lock requirements-dev.lock
 	  echo "Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
 	fi; \
 	if [ -n "$(UV)" ]; then \
-	  echo "Preparing $(VENV) with uv"; \
+	  echo "Preparing $(VENV) with uv; the first time this takes a minute or two"; \
 	  "$(UV)" sync --quiet --frozen --python "$$python"; \
 	else \
-	  echo "Preparing $(VENV) with $$python and pip"; \
+	  echo "Preparing $(VENV) with $$python and pip; the first time this takes a minute or two"; \
 	  $(BIN)/python -c 'import pip; $(PROBE)' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV); \
 	  pip="$(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install"; \
 	  $$pip --require-hashes -r requirements-dev.lock; \

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.app.handle import Handle, LogLine, Status
     from detent.app.job import Job
-    from detent.app.operating import Explanation, Obstacle, Selection
+    from detent.app.operating import Explanation, Obstacle
     from detent.app.options import Backoff, Limit, Unique
     from detent.app.schedules import ScheduleStatus
+    from detent.app.selecting import Found, Selection
     from detent.app.shapes import Workflow, batch, chain, dag, group, stages
     from detent.app.workflow import StepStatus, WorkflowHandle, WorkflowStatus
     from detent.engine.bulk import Effects
@@ -47,6 +48,7 @@ __all__ = [
     "Effects",
     "Ending",
     "Explanation",
+    "Found",
     "Handle",
     "Job",
     "JobCancelled",
@@ -83,9 +85,10 @@ _HOMES = {
     "detent.app.detent": ("Detent",),
     "detent.app.handle": ("Handle", "LogLine", "Status"),
     "detent.app.job": ("Job",),
-    "detent.app.operating": ("Explanation", "Obstacle", "Selection"),
+    "detent.app.operating": ("Explanation", "Obstacle"),
     "detent.app.options": ("Backoff", "Limit", "Unique"),
     "detent.app.schedules": ("ScheduleStatus",),
+    "detent.app.selecting": ("Found", "Selection"),
     "detent.app.shapes": ("Workflow", "batch", "chain", "dag", "group", "stages"),
     "detent.app.workflow": ("StepStatus", "WorkflowHandle", "WorkflowStatus"),
     "detent.engine.bulk": ("Effects",),

@@ -6,12 +6,13 @@ import asyncio
 import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from detent import Detent
-from detent.errors import InsideLoop
+from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.bridge import Bridge
 
 
@@ -155,6 +156,31 @@ def test_who_stops_awaiting_a_plain_call_calls_its_outcome_off() -> None:
     assert is_off.wait(10)
     assert begun[0].cancelled()
     bridge.stop()
+
+
+def test_who_waits_while_it_is_closed_is_told_so() -> None:
+    bridge, begun = Bridge(), threading.Barrier(2)
+
+    async def never() -> None:
+        begun.wait(30)
+        await asyncio.Event().wait()
+
+    def waits() -> None:
+        bridge.run(never())
+
+    def awaits() -> None:
+        asyncio.run(bridge.reach(never()))
+
+    bridge.run(where())
+    with ThreadPoolExecutor() as threads:
+        waiting = [threads.submit(waits)]
+        begun.wait(30)
+        waiting.append(threads.submit(awaits))
+        begun.wait(30)
+        bridge.stop()
+        for one in waiting:
+            with pytest.raises(StoreClosed, match="not known"):
+                one.result(30)
 
 
 def test_a_child_process_opens_the_store_anew(tmp_path: Path) -> None:

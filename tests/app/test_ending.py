@@ -12,7 +12,7 @@ from detent import Detent
 from tests.postgres.server import databases
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, atexit, os, sys, threading
 from detent import Detent
 
 app = Detent(sys.argv[1])
@@ -20,6 +20,13 @@ app = Detent(sys.argv[1])
 @app.job(name="add")
 async def add(a: int, b: int) -> int:
     return a + b
+
+has_begun = threading.Event()
+
+def enqueueing() -> None:
+    while True:
+        app.enqueue_many([add.bind(1, 2)] * 50)
+        has_begun.set()
 
 async def awaited() -> None:
     handle = await add.aenqueue(1, 2)
@@ -29,12 +36,35 @@ async def awaited() -> None:
 
 if sys.argv[2] == "awaits":
     asyncio.run(awaited())
+elif sys.argv[2] == "forks":
+    add.enqueue(0, 0)
+    children = [child for child in (os.fork() for _ in range(2)) if child]
+    for _ in range(20):
+        add.enqueue(1, 2)
+    if len(children) == 2:
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+elif sys.argv[2] == "ends late":
+    handle = add.enqueue(1, 2)
+
+    def late() -> None:
+        threading.main_thread().join(30)
+        assert handle.status().state == "available"
+        print(add.enqueue(1, 2).id)
+
+    atexit.register(app.close)
+    atexit.register(lambda: add.enqueue(handle.status().attempt, 2))
+    threading.Thread(target=late).start()
 else:
-    print(add.enqueue(1, 2).id)
+    handle = add.enqueue(1, 2)
+    if sys.argv[2] == "leaves threads":
+        for work in (handle.result, lambda: asyncio.run(handle.aresult()), enqueueing):
+            threading.Thread(target=work, daemon=True).start()
+        assert has_begun.wait(30)
+    print(handle.id)
 """
 
 
-@pytest.mark.parametrize("how", ["waits", "awaits"])
+@pytest.mark.parametrize("how", ["waits", "awaits", "leaves threads", "ends late"])
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 def test_it_ends_without_a_word(store: str, how: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/d.db" if store == "sqlite" else databases().of(tmp_path)
@@ -43,4 +73,18 @@ def test_it_ends_without_a_word(store: str, how: str, tmp_path: Path) -> None:
     assert [one.stderr for one in ended] == [b""] * 3
     with Detent(url) as app:
         states = {app.handle(one.stdout.decode().strip()).status().state for one in ended}
-    assert states == {"available" if how == "waits" else "completed"}
+    assert states == {"completed" if how == "awaits" else "available"}
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_children_of_a_program_that_has_enqueued_end_without_a_word(
+    store: str, tmp_path: Path
+) -> None:
+    """As the workers of a web server do: what waits in the loop of the parent is not theirs."""
+    url = f"sqlite:///{tmp_path}/d.db" if store == "sqlite" else databases().of(tmp_path)
+    told = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM, url, "forks"]
+    ended = subprocess.run(told, capture_output=True, timeout=60, check=True)  # noqa: S603
+    assert ended.stderr == b""
+    with Detent(url) as app:
+        # The first child forks one more, so there are four of them.
+        assert app.select(state="available").count() == 1 + 4 * 20

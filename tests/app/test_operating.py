@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from detent import Detent, Handle, Job
-from detent.errors import BadOption, IllegalTransition, UnknownJob
+from detent import Detent, Found, Handle, Job
+from detent.app import selecting
+from detent.errors import BadOption, IllegalTransition, InsideLoop, UnknownJob
 from detent.testing import VirtualClock
 
 HOUR = timedelta(hours=1)
@@ -136,8 +137,48 @@ def test_many_that_wait_for_their_time(
     assert len(app.drain()) == len(later)
 
 
+def test_the_selected_are_looked_at_newest_first_a_page_at_a_time(
+    app: Detent, work: Job[..., Any, ..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selecting, "_PAGE", 2)
+    chosen = app.select(queue="mail", state="available")
+    assert (list(chosen), chosen.first(), chosen.count()) == ([], None, 0)
+    handles = [work.using(tags=["odd"] if one % 2 else []).enqueue(one) for one in range(5)]
+    newest = [handle.id for handle in reversed(handles)]
+
+    async def looked() -> tuple[list[str], int, Found | None]:
+        return [one.id async for one in chosen], await chosen.acount(), await chosen.afirst()
+
+    ids, count, first = asyncio.run(looked())
+    assert (ids, count, first and first.id) == (newest, 5, newest[0])
+    assert app.select(tag="odd").count() == 2
+    walk = iter(chosen)
+    seen = [next(walk)]
+    late = work.enqueue(9)
+    handles[1].cancel("while others look")
+    seen += walk
+    assert [one.id for one in seen] == [one for one in newest if one != handles[1].id]
+    assert late.id in {one.id for one in chosen}
+
+
+def test_what_was_found_knows_how_it_stood(app: Detent, work: Job[..., Any, ..., Any]) -> None:
+    handle = work.enqueue(3)
+    [found] = app.select()
+    assert found.seen == handle.status()
+
+    async def inside() -> None:
+        list(app.select())
+
+    with pytest.raises(InsideLoop, match="async for"):
+        asyncio.run(inside())
+    app.drain()
+    assert (found.seen.state, found.status().state, found.result()) == ("available", "completed", 3)
+
+
 def test_a_selection_must_say_something_that_there_is(app: Detent) -> None:
     with pytest.raises(BadOption, match="needs to say which"):
         app.select().cancel()
     with pytest.raises(BadOption, match="selected by"):
         app.select(quue="mail")  # type: ignore[call-arg]
+    with pytest.raises(BadOption, match="one of scheduled"):
+        app.select(state="discarde")

@@ -25,7 +25,12 @@ def test_one_life_from_end_to_end(tmp_path: Path) -> None:
         first = work.enqueue(1)
         assert asyncio.run(work.aenqueue(1)).id == first.id
         many = work.enqueue_many(work.bind(n) for n in range(2, 20))
+        waiting = app.select(type="work", state="available")
+        ids = [found.id for found in waiting]
+        assert ids == sorted([one.id for one in [first, *many]], reverse=True)
+        assert waiting.count() == app.select(queue="q").count() == 19
         assert len(app.drain()) == 19
+        assert {found.seen.state for found in app.select()} == {"completed"}
         assert [handle.result(timeout=5) for handle in [first, *many]] == [
             [n] for n in range(1, 20)
         ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from detent.engine import queries
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
@@ -273,6 +274,30 @@ async def test_a_listing_goes_page_by_page_to_its_end(engine: Engine) -> None:
             break
         page = Page(2, listing.after)
     assert [one.job.id for one in seen] == [job.id for job in reversed(jobs)]
+
+
+async def test_jobs_are_counted_by_the_store_or_by_reading_them_all(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "_COUNT_PAGE", 2)
+    jobs = [await push(engine, queue="a", tags=("red",)) for _ in range(4)]
+    await push(engine, queue="b", type="else", tags=("red",))
+    await push(engine, queue="a", tenant="other")
+    await engine.operators.cancel(key_of(jobs[0]), USER, "why")
+    wanted: dict[int, list[dict[str, str]]] = {
+        0: [{"queue": "c"}, {"tag": "blue"}, {"queue": "b", "type": "mail.send"}],
+        1: [{"queue": "a", "state": "cancelled"}, {"type": "else"}],
+        3: [
+            {"queue": "a", "state": "available"},
+            {"queue": "a", "state": "available", "tag": "red"},
+        ],
+        4: [{"queue": "a"}, {"state": "available"}, {"type": "mail.send"}],
+        5: [{}, {"tag": "red"}],
+    }
+    for count, filters in wanted.items():
+        for one in filters:
+            assert await engine.queries.count(Filter(tenant="", **one)) == count, one
+    assert await engine.queries.count(Filter()) == 6
 
 
 async def test_queues_are_those_with_jobs_gates_or_limits(engine: Engine) -> None:

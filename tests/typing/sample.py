@@ -13,6 +13,7 @@ from detent import (
     Effects,
     Ending,
     Explanation,
+    Found,
     Handle,
     LogLine,
     ScheduleStatus,
@@ -97,6 +98,9 @@ assert_type(handle.rerun("why", actor="ada"), Handle[str])
 assert_type(handle.move("slow", "why"), Status)
 assert_type(app.pause("why", queue="mail"), bool)
 assert_type(app.select(queue="mail").cancel("why", dry_run=True), Effects)
+assert_type(app.select(state="discarded").count(), int)
+assert_type([one.seen.state for one in app.select()], list[str])
+assert_type(app.select().first(), Found | None)
 handle.rerun()  # wrong
 app.select(quue="mail")  # wrong
 app.select(queue="mail").cancel("why", dry=True)  # wrong

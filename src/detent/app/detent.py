@@ -14,10 +14,11 @@ from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
-from detent.app.operating import Gated, Selecting, Selection
+from detent.app.operating import Gated
 from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.placing import aplaced, placed
 from detent.app.schedules import ScheduleOptions, Schedules
+from detent.app.selecting import Selecting, Selection, chosen_by
 from detent.app.shapes import Workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
@@ -36,7 +37,6 @@ from detent.runtime.middleware import Around, Arounds
 from detent.runtime.signature import Signature
 from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
-from detent.stores.select import Filter
 
 __all__ = ["Detent"]
 
@@ -178,15 +178,12 @@ class Detent:
         return self.by if actor is None else By(Actor.USER, actor)
 
     def select(self, **chosen: Unpack[Selecting]) -> Selection:
-        """The jobs that fit, to do something to all of them: `select(queue="mail").hold("why")`.
+        """The jobs that fit, to look at them or to do something to all of them.
 
-        Without a tenant those of the nameless one; every verb can be tried with `dry_run` first.
+        `for job in select(state="discarded")`, `select(queue="mail").hold("why")`. Without a tenant
+        those of the nameless one; every verb can be tried with `dry_run` first.
         """
-        known = Selecting.__annotations__.keys()
-        for name in chosen.keys() - known:
-            why = f"Jobs are not selected by {name!r}, but by {', '.join(known)}"
-            raise BadOption(why, option=name)
-        return Selection(self, Filter(**cast("dict[str, str]", {"tenant": "", **chosen})))
+        return Selection(self, chosen_by(cast("dict[str, str]", chosen)))
 
     async def _pause(
         self, reason: str | None = None, *, actor: str | None = None, **what: Unpack[Gated]
@@ -286,7 +283,9 @@ class Detent:
     def enqueue_many(self, calls: Iterable[Call[Any]], *, conn: Any = None) -> list[Handle[Any]]:
         """A job per call, of any types, in few commits; a handle for each, in order.
 
-        With `conn` they are made in the transaction of that connection, in this thread.
+        With `conn` they are made in the transaction of that connection, in this thread: all or
+        none. Otherwise an error of the store says in `fields` which are stored (`enqueued`) and
+        which may be (`unknown`); calls with an `idempotency_key` can simply be made again.
         """
         return self.enqueue_calls(list(calls), conn)
 

@@ -25,7 +25,7 @@ from detent.stores.api import Logged, Stored
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = ["Handle", "LogLine", "Status"]
+__all__ = ["Handle", "LogLine", "Status", "status_of"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -93,7 +93,7 @@ class Handle(Generic[R_co]):
 
     async def _status(self) -> Status:
         """Where it is now."""
-        return _status_of(await self._stored())
+        return status_of(await self._stored())
 
     async def _why(self) -> Explanation:
         """Why it is where it is: what it waits for, who has it, or how it ended."""
@@ -224,7 +224,8 @@ def _why_not(stored: Stored) -> JobFailed | JobCancelled:
     return JobFailed(f"Job {job.id} failed for good ({job.cause}): {why}", **told)
 
 
-def _status_of(stored: Stored) -> Status:
+def status_of(stored: Stored) -> Status:
+    """The same as the store has it, for people."""
     job, note = stored.job, stored.note
     error = stored.failures[-1] if stored.failures else None
     return Status(

@@ -29,7 +29,7 @@ from detent.stores.api import (
 )
 from detent.stores.births import Births
 
-__all__ = ["Coalescer"]
+__all__ = ["Coalescer", "pieces"]
 
 WISHES_MAX = 8
 """So many different wishes are granted side by side: each may need a connection of its own."""
@@ -64,8 +64,12 @@ class Coalescer:
 
     async def commit(self, units: Sequence[Unit]) -> list[Outcome]:
         """The answers to these units, in order, once they are durable."""
-        asked = [self._ask(*piece) for piece in _pieces(units)]
-        answers = [await one.answered for one in asked]
+        asked = [self._ask(*piece) for piece in pieces(units)]
+        try:
+            answers = [await one.answered for one in asked]
+        except BaseException:
+            _leave(asked)
+            raise
         return [outcome for answer in answers for outcome in answer.outcomes]
 
     def ask(self, births: Births) -> asyncio.Future[Stepped]:
@@ -180,19 +184,26 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
         yield replace(claimed, jobs=jobs, retry_at=claimed.retry_at if is_short else None)
 
 
-def _pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
+def pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
     """The same units in slices that fit into a step each, and how much of it they take."""
     if isinstance(units, Births):
         return [(piece, piece.weight) for piece in units.pieces()]
-    pieces: list[tuple[Sequence[Unit], int]] = []
+    found: list[tuple[Sequence[Unit], int]] = []
     begun = taken = 0
     for at, unit in enumerate(units):
         size = unit.weight
         if taken and taken + size > RECORDS_MAX:
-            pieces.append((units[begun:at], taken))
+            found.append((units[begun:at], taken))
             begun, taken = at, 0
         taken += size
-    return [*pieces, (units[begun:], taken)] if taken else pieces
+    return [*found, (units[begun:], taken)] if taken else found
+
+
+def _leave(asked: Sequence[_Asked]) -> None:
+    """Nobody waits for these any more, and nobody complains that an error was not heard."""
+    for one in asked:
+        if not one.answered.cancel() and not one.answered.cancelled():
+            one.answered.exception()
 
 
 def _settle(asked: _Asked, answer: Stepped | Exception) -> None:

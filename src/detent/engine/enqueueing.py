@@ -7,15 +7,16 @@ the caller chose. A request with an idempotency key that was made before answers
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_keyed
-from detent.engine.coalesce import Coalescer
+from detent.engine.coalesce import Coalescer, pieces
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
+from detent.engine.fates import Fates, unstored
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
@@ -56,7 +57,6 @@ __all__ = [
     "body_of",
     "born",
     "hear",
-    "need_stored",
 ]
 
 
@@ -86,6 +86,7 @@ class Refused(msgspec.Struct, frozen=True):
     index: int | None = None
 
 
+_Store: TypeAlias = Callable[[Births], Awaitable[Sequence[Outcome]]]
 Answer: TypeAlias = Enqueued | Clash | Refusal
 
 
@@ -118,14 +119,20 @@ class Enqueueing:
         self._anywhere = store if isinstance(store, Anywhere) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
-        """The answer to each request, in order; new jobs are durable."""
+        """The answer to each request, in order; new jobs are durable.
+
+        An error of the store has in `enqueued` and `unknown` the ids of those that are, or may be.
+        """
         asked = [self._opened(ask) for ask in await self._declared.applied(asks)]
+        fates = Fates(len(asked))
         for _ in range(TRIES_MAX):
             left = [one for one in asked if one.answer is None]
             if not left:
                 break
-            await self._try([one for one in left if not is_keyed(one.ask)], by, self._plain)
-            await self._try([one for one in left if is_keyed(one.ask)], by, self._keyed)
+            for is_apart, coalescer in ((False, self._plain), (True, self._keyed)):
+                some = [one for one in left if is_keyed(one.ask) is is_apart]
+                await self._try(some, by, coalescer, fates)
+            fates.need_all()
         return [answered(one) for one in asked]
 
     @property
@@ -149,14 +156,16 @@ class Enqueueing:
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
+        left, fates = births.pieces(), Fates(len(births))
         if len(births) > RECORDS_MAX:
-            pieces = births.pieces()
             # A server writes some of them beside each other; more would only wait for its disk.
-            await asyncio.gather(*(self._store_each(pieces) for _ in range(_ABREAST)))
+            ways = (self._store_each(left, self._step, fates) for _ in range(_ABREAST))
+            await asyncio.gather(*ways)
         elif self._anywhere is None:
-            need_stored(births, await self._plain.commit(births))
+            await self._store_each(left, self._plain.commit, fates)
         else:
-            await self._store_each(births.pieces())
+            await self._store_each(left, self._step, fates)
+        fates.need_all()
 
     def is_short(self, births: Births) -> bool:
         """Whether so few are stored by `storing`: all in one step, in the loop of the store."""
@@ -166,16 +175,31 @@ class Enqueueing:
         """What `store_new` awaits, for whoever makes no task to await it; begun in that loop."""
         return self._plain.ask(births)
 
-    async def _store_each(self, pieces: Iterator[Births]) -> None:
-        for some in pieces:
-            need_stored(some, (await self._store.step(some, now=self._store.now())).outcomes)
+    async def _store_each(self, left: Iterator[Births], store: _Store, fates: Fates) -> None:
+        for some in left:
+            if fates.is_bad:
+                return
+            try:
+                fates.hear(some, await store(some))
+            except Exception as error:
+                fates.failed(some.ids, error)
+
+    async def _step(self, births: Births) -> Sequence[Outcome]:
+        return (await self._store.step(births, now=self._store.now())).outcomes
 
     def store_new_here(self, births: Births) -> None:
         """The same, waited for; only where the store is one for all threads."""
         if self._anywhere is None:
             raise TypeError(f"{self._store!r} has a loop of its own")
+        fates = Fates(len(births))
         for some in births.pieces():
-            need_stored(some, self._anywhere.step_here(some, now=self._store.now()).outcomes)
+            try:
+                fates.hear(some, self._anywhere.step_here(some, now=self._store.now()).outcomes)
+            except Exception as error:
+                fates.failed(some.ids, error)
+            if fates.is_bad:
+                break
+        fates.need_all()
 
     async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
         """All of these jobs or none. One that is in the way of any is in the way of all."""
@@ -208,9 +232,9 @@ class Enqueueing:
         births = self.moulded(calls)
         outcomes: list[Outcome] = []
         for some in births.pieces():
-            outcomes += (await self._store.step(some, now=self._store.now())).outcomes
+            outcomes += await self._step(some)
         return [
-            birth if isinstance(outcome, Committed | Own) else _unstored(birth[1], outcome)
+            birth if isinstance(outcome, Committed | Own) else unstored(birth[1], outcome)
             for birth, outcome in zip(births.rows, outcomes, strict=True)
         ]
 
@@ -220,17 +244,20 @@ class Enqueueing:
         job_id = ask.id or made
         return Request(self.secrets.sealed(ask, job_id), made, job_id)
 
-    async def _try(self, asked: Sequence[Request], by: By, coalescer: Coalescer) -> None:
-        units: list[tuple[Request, Unit]] = []
+    async def _try(
+        self, asked: Sequence[Request], by: By, coalescer: Coalescer, fates: Fates
+    ) -> None:
+        made: dict[str, tuple[Request, Unit]] = {}
         for one in asked:
-            made = self._made(one, by)
-            if isinstance(made, Unit):
-                units.append((one, made))
+            unit = self._made(one, by)
+            if isinstance(unit, Unit):
+                made[unit.command_id] = one, unit
             else:
-                one.answer = made
-        outcomes = await coalescer.commit([unit for _, unit in units]) if units else []
-        for (one, unit), outcome in zip(units, outcomes, strict=True):
-            hear(one, unit.new[0].job, outcome)
+                one.answer = unit
+        for units, _ in pieces([unit for _, unit in made.values()]):
+            if fates.is_bad:
+                return
+            await _commit(units, made, coalescer, fates)
 
     def _made(self, one: Request, by: By) -> Unit | Clash | Refusal:
         now = self._store.now()
@@ -242,6 +269,25 @@ class Enqueueing:
         if isinstance(replacing, Clash):
             return replacing
         return Unit(one.command_id, moves=replacing, new=(new,))
+
+
+async def _commit(
+    units: Sequence[Unit],
+    made: Mapping[str, tuple[Request, Unit]],
+    coalescer: Coalescer,
+    fates: Fates,
+) -> None:
+    """One step, and what it means for those who asked."""
+    try:
+        outcomes = await coalescer.commit(units)
+    except Exception as error:
+        fates.failed((unit.new[0].job.id for unit in units), error)
+        return
+    for unit, outcome in zip(units, outcomes, strict=True):
+        one, _ = made[unit.command_id]
+        hear(one, unit.new[0].job, outcome)
+        if isinstance(outcome, Committed | Own):
+            fates.stored([unit.new[0].job.id])
 
 
 def _replacing(one: Request, by: By, now: int) -> tuple[Move, ...] | Clash:
@@ -281,17 +327,6 @@ def _clash(one: Request, choice: OnConflict, job: Job) -> None:
         one.answer = Enqueued(job, is_new=False)
     else:
         one.answer = Clash("unique", job)
-
-
-def need_stored(units: Sequence[Unit], outcomes: Sequence[Outcome]) -> None:
-    """Nothing is in the way of a job whose id was made for it: all of them are stored."""
-    for at, outcome in enumerate(outcomes):
-        if not isinstance(outcome, Committed | Own):
-            raise _unstored(units[at].command_id, outcome)
-
-
-def _unstored(name: str, outcome: Outcome) -> Unstorable:
-    return Unstorable(f"{name} cannot be stored: {outcome}", id=name)
 
 
 def answered(one: Request) -> Answer:

@@ -19,13 +19,15 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import ENDED, IN_HANDS, JobState
-from detent.stores.api import GateKind, Key, Limited, LimitKind, Store, Stored
+from detent.stores.api import GateKind, Key, Limited, LimitKind, Store, Stored, key_of
 from detent.stores.select import Filter, Page
 
 __all__ = ["AHEAD_MAX", "Listing", "Queries", "QueueRow", "Shown", "Why"]
 
 AHEAD_MAX = 1_000
 """How many jobs are looked at to count those that go first; a longer queue is told as such."""
+_COUNT_PAGE = 200
+"""How many jobs are read at a time to be counted; they come with all that they carry."""
 _PACE_JOBS = 50
 _PACE_US = 15 * 60 * 1_000_000
 """Ends that lie further back say nothing about the pace of today."""
@@ -101,6 +103,21 @@ class Queries:
         shown = found[: page.limit]
         is_last = len(found) <= page.limit or not shown
         return Listing(shown, None if is_last else (shown[-1].job.tenant, shown[-1].job.id))
+
+    async def count(self, chosen: Filter) -> int:
+        """How many jobs fit: as the store counts them by queue and state, else by reading them."""
+        if chosen == Filter(tenant=chosen.tenant, queue=chosen.queue, state=chosen.state):
+            return sum(
+                one.count
+                for one in await self._store.counts(chosen.tenant)
+                if chosen.queue in (None, one.queue) and chosen.state in (None, one.state)
+            )
+        found = await self._store.find(chosen, Page(_COUNT_PAGE))
+        count = len(found)
+        while len(found) == _COUNT_PAGE:
+            found = await self._store.find(chosen, Page(_COUNT_PAGE, key_of(found[-1].job)))
+            count += len(found)
+        return count
 
     async def queues(self, tenant: str = "") -> list[QueueRow]:
         """Every queue that has jobs, a gate or a limit, by name."""

@@ -11,14 +11,16 @@ import asyncio
 import atexit
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from detent.errors import InsideLoop
+from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.crossing import Crossing
 
 __all__ = [
@@ -35,6 +37,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _LEAVE_S: Final = 5.0
 """How long what is called off has to end; whoever does not is left to itself."""
+
+
+_CLOSED: Final = "It was closed before this call was answered: whether it was done is not known"
 
 
 class _Errand:
@@ -59,6 +64,9 @@ class _Errand:
             # A loop that is closed does nothing any more.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._call_off)
+            raise
+        except StoreClosed:
+            _need_program()
             raise
 
     def begin(self) -> None:
@@ -86,7 +94,7 @@ class _Errand:
         if self._answered.done():
             return
         if begun.cancelled():
-            self._answered.cancel()
+            self._answered.set_exception(StoreClosed(_CLOSED))
         elif error is not None:
             self._answered.set_exception(error)
         else:
@@ -95,6 +103,10 @@ class _Errand:
 
 _Begin: TypeAlias = Callable[[], "asyncio.Future[Any]"]
 _Reply: TypeAlias = tuple[_Errand, "asyncio.Future[Any]", BaseException | None]
+
+
+def _task(work: Coroutine[Any, Any, T], context: Context) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(work, context=context)
 
 
 def _nothing() -> None:
@@ -129,12 +141,16 @@ class Bridge:
         """The outcome, waited for; refused where a loop runs, because that would stand still."""
         try:
             need_no_loop()
-        except InsideLoop:
+            with self._lock:
+                future = asyncio.run_coroutine_threadsafe(work, self._running().loop)
+        except BaseException:
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
         try:
             return future.result()
+        except CancelledError:
+            _need_program()
+            raise StoreClosed(_CLOSED) from None
         except BaseException:
             # Whoever stops waiting (a signal, say) does not want it to go on unseen.
             future.cancel()
@@ -142,12 +158,10 @@ class Bridge:
 
     async def reach(self, work: Coroutine[Any, Any, T]) -> T:
         """The outcome, awaited from any loop."""
-        loop = self._running()
-        if asyncio.get_running_loop() is loop or self._over is None:
+        if asyncio.get_running_loop() is self._loop:
             return await work
         # It is done as if the caller did it: what is said about them goes along.
-        task = partial(loop.create_task, work, context=copy_context())
-        answer: T = await self._cross(self._over, task, work.close)
+        answer: T = await self._cross(partial(_task, work, copy_context()), work.close)
         return answer
 
     async def ask(self, begin: Callable[[], asyncio.Future[T]]) -> T:
@@ -155,20 +169,25 @@ class Bridge:
 
         A loop turns twice less often for that, and a lone caller waits for every turn.
         """
-        loop = self._running()
-        if asyncio.get_running_loop() is loop or self._over is None:
+        if asyncio.get_running_loop() is self._loop:
             return await begin()
-        answer: T = await self._cross(self._over, begin, _nothing)
+        answer: T = await self._cross(begin, _nothing)
         return answer
 
-    async def _cross(self, over: Crossing[_Errand], begin: _Begin, drop: Callable[[], None]) -> Any:
+    async def _cross(self, begin: _Begin, drop: Callable[[], None]) -> Any:
         here = asyncio.get_running_loop()
         home = self._homes.get(here)
         if home is None:
             home = self._homes[here] = Crossing(here, _settle)
         # All who cross before the other side gets round to it cross with one call, and so return.
         errand = _Errand(begin, drop, home)
-        over.put(errand)
+        try:
+            with self._lock:
+                over = self._running()
+                over.put(errand)
+        except BaseException:
+            drop()
+            raise
         return await errand.answer(over.loop)
 
     def stop(self, within_s: float | None = None) -> None:
@@ -176,25 +195,30 @@ class Bridge:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            if loop is not None:
+                # Whatever was handed over until now comes before this, and is called off after it.
+                loop.call_soon_threadsafe(loop.stop)
+        if thread is not None:
             thread.join(within_s)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = self.new_loop()
-                self._over = Crossing(self._loop, _begin)
-                # A daemon, so that a program that forgets to close still ends.
-                self._thread = threading.Thread(
-                    target=_serve, args=(self._loop,), name="detent", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+    def _running(self) -> Crossing[_Errand]:
+        """The way over; whoever takes it holds the lock, so that nobody stops it meanwhile."""
+        if self._loop is None or self._over is None:
+            _need_program()
+            self._loop = self.new_loop()
+            self._over = Crossing(self._loop, _begin)
+            # A daemon, so that a program that forgets to close still ends.
+            self._thread = threading.Thread(
+                target=_serve, args=(self._loop,), name="detent", daemon=True
+            )
+            self._thread.start()
+        return self._over
 
     def forget(self) -> None:
         """After a fork: the thread has stayed behind, and somebody may have held the lock."""
         self._lock = threading.Lock()
+        if self._loop is not None:
+            _hush(self._loop)
         _LEFT_BEHIND.append((self._loop, self._over, self._homes))
         self._homes = WeakKeyDictionary()
         self._loop = self._thread = None
@@ -208,7 +232,10 @@ _LEFT_BEHIND: list[object] = []
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Until it is stopped. What still runs then is called off: it closes what it has open."""
     loop.run_forever()
-    loop.run_until_complete(_called_off(asyncio.all_tasks(loop)))
+    until = time.monotonic() + _LEAVE_S
+    # What is called off may begin something else.
+    while (tasks := asyncio.all_tasks(loop)) and time.monotonic() < until:
+        loop.run_until_complete(_called_off(tasks))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
 
@@ -216,8 +243,14 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 async def _called_off(tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=_LEAVE_S)
+    await asyncio.wait(tasks, timeout=_LEAVE_S)
+
+
+def _hush(loop: asyncio.AbstractEventLoop) -> None:
+    """What waits in the loop of the parent goes on there: it is not lost when this process ends."""
+    for task in asyncio.all_tasks(loop):
+        # There is no public word for it; asyncio itself uses this one.
+        setattr(task, "_log_destroy_pending", False)  # noqa: B010 - types do not know it
 
 
 def _forget_all() -> None:
@@ -225,8 +258,22 @@ def _forget_all() -> None:
         bridge.forget()
 
 
+_ENDING = threading.Event()
+"""The program is at its end, and waits for none of the threads that are left."""
+
+
+def _need_program() -> None:
+    """End a thread that the program leaves behind, without a word, as it will in a moment anyway.
+
+    Functions that are called at the end of the program may still use the store.
+    """
+    if _ENDING.is_set() and threading.current_thread() is not threading.main_thread():
+        raise SystemExit("The program ends, and this thread with it")
+
+
 def _stop_all() -> None:
     """A program that just ends says nothing about what its loop still waited for."""
+    _ENDING.set()
     for bridge in list(_BRIDGES):
         bridge.stop(_LEAVE_S)
 
@@ -309,5 +356,6 @@ def need_no_loop() -> None:
         return
     raise InsideLoop(
         "This call waits, and an event loop is running in this thread: it would stand"
-        " still. Await the twin of the method instead, whose name begins with an a"
+        " still. Await the twin of the method instead, whose name begins with an a, or loop over it"
+        " with `async for`"
     )

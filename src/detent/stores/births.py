@@ -70,6 +70,11 @@ class Births(Sequence[Unit]):
         return mould.unit(job_id, born_at, place, payload)
 
     @property
+    def ids(self) -> list[str]:
+        """The ids of the jobs, in order."""
+        return [row[1] for row in self.rows]
+
+    @property
     def weight(self) -> int:
         """How much of a step they take: long payloads more than short ones."""
         return max(len(self.rows), sum(len(row[4]) for row in self.rows) // RECORD_CHARS)

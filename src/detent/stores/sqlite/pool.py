@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -15,6 +13,7 @@ from detent.stores.sqlite.connection import open_reader
 from detent.stores.sqlite.faults import translated
 from detent.stores.sqlite.patience import READ_S
 from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.threads import Threads
 
 __all__ = ["Pool"]
 
@@ -33,7 +32,7 @@ class Pool:
         self._limit_s = limit_s
         self._own = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._threads = ThreadPoolExecutor(READERS, "detent-sqlite-reader")
+        self._threads = Threads(READERS, "detent-sqlite-reader")
 
     async def read(
         self,
@@ -42,14 +41,11 @@ class Pool:
         **kwargs: P.kwargs,
     ) -> T:
         """What the function finds, at one moment."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, lambda: self._at_one_moment(function, *args, **kwargs)
-        )
+        return await self._threads.run(lambda: self._at_one_moment(function, *args, **kwargs))
 
     def close(self) -> None:
         """Wait for what is being read, then close every connection."""
-        self._threads.shutdown()
+        self._threads.close()
         for connection in self._opened:
             connection.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
@@ -32,6 +31,7 @@ from detent.stores.sqlite.migrate import bring_up_to_date
 from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
 from detent.stores.sqlite.sleeping import Sleep
+from detent.stores.sqlite.threads import beside
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
@@ -79,7 +79,7 @@ class SqliteStore:
         if self._writer is not None:
             raise StoreOpen("This store is open already; open the file once more instead")
         self._process = os.getpid()
-        await asyncio.to_thread(self._open)
+        await beside(self._open)
         return self
 
     def _open(self) -> None:
@@ -115,8 +115,8 @@ class SqliteStore:
         self._writer = self._pool = None
         self._bell.stop()
         if writer is not None and pool is not None:
-            await asyncio.to_thread(pool.close)
-            await asyncio.to_thread(writer.close)
+            await beside(pool.close)
+            await beside(writer.close)
 
     def _writing(self, now: int | None = None) -> Writer:
         self._need_own_process()

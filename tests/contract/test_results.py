@@ -10,7 +10,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.stores.api import key_of
 from detent.stores.bounds import AGAIN_US
-from tests.contract.making import SECOND, USER
+from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
 
@@ -37,6 +37,19 @@ async def test_a_result_goes_when_its_time_is_up_and_nothing_else(world: World) 
     assert list(await world.store.history(key_of(job))) == list(history)
     assert (await world.got(other)).result == "[1]"
     assert await forget(world) == 0
+
+
+async def test_results_are_whole_however_long_all_are_together(world: World) -> None:
+    running = [await world.claimed() for _ in range(5)]
+    told = [f'["{at}{"x" * 300_000}"]' for at in range(5)]
+    ends = [
+        world.make.doing(
+            one, j.Complete(lease=one.lease), WORKER, store={"result": result, "lease": one.lease}
+        )
+        for one, result in zip(running, told, strict=True)
+    ]
+    await world.must(*ends)
+    assert [(await world.got(one)).result for one in running] == told
 
 
 async def test_what_is_kept_for_ever_stays(world: World) -> None:

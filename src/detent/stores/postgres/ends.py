@@ -21,6 +21,8 @@ __all__ = ["Ends", "ends_of", "joined"]
 
 _SEPARATOR: Final = "\x1f"
 """Stands between the texts of a column. No JSON has it in it, and hardly any name."""
+_CHARS: Final = 1_000_000
+"""Results that are longer together are told one by one: the server takes long to part them."""
 _DIGEST: Final = Event.__struct_fields__.index("digest")
 _COLUMNS: Final = (
     *("end_ids", "end_fences", "end_leases", "end_commands", "end_rests", "end_results"),
@@ -68,6 +70,8 @@ def ends_of(units: Sequence[Unit]) -> Ends | None:
         if row is None:
             return None
         rows.append(row)
+    if sum(len(row[5]) for row in rows) > _CHARS:
+        return None
     order = sorted(range(len(rows)), key=rows.__getitem__)
     columns = [joined(column) for column in zip(*(rows[at] for at in order), strict=True)]
     if None in columns or len({row[0] for row in rows}) < len(rows):

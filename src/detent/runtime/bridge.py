@@ -129,7 +129,7 @@ class Bridge:
     def __init__(self) -> None:
         self.new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
         """What makes its loop, for whoever wants another kind."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._over: Crossing[_Errand] | None = None
@@ -216,7 +216,7 @@ class Bridge:
 
     def forget(self) -> None:
         """After a fork: the thread has stayed behind, and somebody may have held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._loop is not None:
             _hush(self._loop)
         _LEFT_BEHIND.append((self._loop, self._over, self._homes))

@@ -60,13 +60,19 @@ async def test_no_more_jobs_are_claimed_than_there_are_slots(app: Detent, place:
 
 
 @pytest.mark.parametrize(("slots", "most"), [(50, 50), (200, 100), (400, 200), (5_000, 250)])
-def test_a_claim_asks_for_half_the_slots_of_a_large_worker(slots: int, most: int) -> None:
+def test_a_claim_asks_for_half_the_slots_of_a_large_worker_where_there_is_much(
+    slots: int, most: int
+) -> None:
     settings = Settings(slots=slots)
     identity = Identity(lambda: 1)
     wishes = Wishes(settings, By(Actor.WORKER, "w1"), {"noop": Kind.ASYNC}, identity)
-    wish = wishes.next(free=slots, sync_free=settings.sync_slots)
-    assert wish is not None
-    assert wish.size == most
+    sizes = []
+    for granted in (16, most, most - 1, 16, 3, 0):
+        wish = wishes.next(free=slots, sync_free=settings.sync_slots)
+        assert wish is not None
+        sizes.append(wish.size)
+        wishes.brought(wish, granted)
+    assert sizes == [16, most, most, 16, most, 16]
 
 
 async def test_a_job_that_comes_to_an_idle_worker_is_started_at_once(

@@ -229,6 +229,7 @@ class Desk:
                 " anew under another name",
                 worker=wish.want.holder,
             )
+        self._wishes.brought(wish, len(flights))
         if not flights:
             self._wait_for_more(wish, claimed)
         for flight in flights:

@@ -19,6 +19,8 @@ WANT_MAX = 100
 """How many jobs one claim asks for, of a worker with no more than twice as many slots."""
 MANY_MAX = 250
 """Of one with more slots half of them, up to so many: one half runs while another is claimed."""
+FEW = 16
+"""So many where the last claim did not get all: a lease that is not needed takes time as well."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -54,6 +56,7 @@ class Wishes:
         self._turns = deque(settings.tenants)
         self._dry: set[tuple[str, tuple[str, ...]]] = set()
         self._most = max(WANT_MAX, min(settings.slots // 2, MANY_MAX))
+        self._rich: set[tuple[str, tuple[str, ...]]] = set()
 
     def next(self, free: int, sync_free: int) -> Wish | None:
         """The next claim, or nothing when no lane could have a job that could start."""
@@ -61,8 +64,16 @@ class Wishes:
             self._turns.rotate(-1)
             for types, size in self._lanes(min(free, self._most), sync_free):
                 if size > 0 and not self._is_dry(tenant, types):
-                    return self._wish(tenant, types, size)
+                    most = size if (tenant, types) in self._rich else min(size, FEW)
+                    return self._wish(tenant, types, most)
         return None
+
+    def brought(self, wish: Wish, number: int) -> None:
+        """How many jobs there were: where all were granted there may be more of them."""
+        if number == wish.size:
+            self._rich.add(wish.lane)
+        else:
+            self._rich.discard(wish.lane)
 
     def dry(self, wish: Wish) -> None:
         """There was nothing; it is not asked for again until something may have come."""

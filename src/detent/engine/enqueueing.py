@@ -16,12 +16,12 @@ from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_ke
 from detent.engine.coalesce import Coalescer, pieces
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
-from detent.engine.fates import Fates, unstored
+from detent.engine.fates import Fates, need_heard, need_stored, unstored
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.moulds import Mould, moulded
 from detent.engine.secrets import Secrets
-from detent.errors import StoreBusy, Unstorable
+from detent.errors import StoreBusy, StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
@@ -86,7 +86,6 @@ class Refused(msgspec.Struct, frozen=True):
     index: int | None = None
 
 
-_Store: TypeAlias = Callable[[Births], Awaitable[Sequence[Outcome]]]
 Answer: TypeAlias = Enqueued | Clash | Refusal
 
 
@@ -156,15 +155,23 @@ class Enqueueing:
 
     async def store_new(self, births: Births) -> None:
         """Store new jobs of moulds, durably; in any loop, if the store is one for all."""
+        if births.weight > RECORDS_MAX:
+            await self._store_many(births)
+            return
+        store = self._plain.commit if self._anywhere is None else self._step
+        try:
+            outcomes = await store(births)
+        except StoreError as error:
+            need_heard(births, error)
+        need_stored(births, outcomes)
+
+    async def _store_many(self, births: Births) -> None:
+        """In several steps; a server writes some of them beside each other.
+
+        More of them would only wait for its disk.
+        """
         left, fates = births.pieces(), Fates(len(births))
-        if len(births) > RECORDS_MAX:
-            # A server writes some of them beside each other; more would only wait for its disk.
-            ways = (self._store_each(left, self._step, fates) for _ in range(_ABREAST))
-            await asyncio.gather(*ways)
-        elif self._anywhere is None:
-            await self._store_each(left, self._plain.commit, fates)
-        else:
-            await self._store_each(left, self._step, fates)
+        await asyncio.gather(*(self._store_each(left, fates) for _ in range(_ABREAST)))
         fates.need_all()
 
     def is_short(self, births: Births) -> bool:
@@ -175,12 +182,12 @@ class Enqueueing:
         """What `store_new` awaits, for whoever makes no task to await it; begun in that loop."""
         return self._plain.ask(births)
 
-    async def _store_each(self, left: Iterator[Births], store: _Store, fates: Fates) -> None:
+    async def _store_each(self, left: Iterator[Births], fates: Fates) -> None:
         for some in left:
             if fates.is_bad:
                 return
             try:
-                fates.hear(some, await store(some))
+                fates.hear(some, await self._step(some))
             except Exception as error:
                 fates.failed(some.ids, error)
 

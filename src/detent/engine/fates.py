@@ -79,6 +79,8 @@ class Fates:
 
 def need_stored(births: Births, outcomes: Sequence[Outcome]) -> None:
     """The same for a call that is one step."""
+    if all(isinstance(one, Committed | Own) for one in outcomes):
+        return
     fates = Fates(len(births))
     fates.hear(births, outcomes)
     fates.need_all()

@@ -71,7 +71,7 @@ def test_a_newcomer_sees_a_job_survive_its_worker(tmp_path: Path) -> None:
         ) as fleet,
     ):
         try:
-            eventually(lambda: "run the jobs" in (tmp_path / "up.log").read_text())
+            eventually(lambda: "for the jobs of" in (tmp_path / "up.log").read_text())
             job = terminal.type(enqueue).strip()
             eventually(lambda: re.search(f"{job} +report +active", terminal.type(jobs)))
             [line] = [one for one in terminal.type(workers).splitlines() if " worker-1 " in one]

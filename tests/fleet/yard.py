@@ -95,7 +95,7 @@ class Yard:
 
     def is_up(self, fleet: subprocess.Popen[bytes]) -> bool:
         assert fleet.poll() is None, self.log(fleet)
-        return "workers run the jobs" in self.log(fleet)
+        return "for the jobs of" in self.log(fleet)
 
     def log(self, fleet: subprocess.Popen[bytes]) -> str:
         """What it said."""

@@ -17,6 +17,7 @@ from detent.errors import DetentError
 
 __all__ = [
     "PLAIN_WIDTH",
+    "counted",
     "errors_end",
     "give_up",
     "render",
@@ -29,6 +30,11 @@ __all__ = [
 
 PLAIN_WIDTH = 10_000
 """Wide enough that no row is ever folded: in a pipe one row is one line."""
+
+
+def counted(number: int, what: str) -> str:
+    """So many of them: one job, two jobs."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def stdout_is_terminal() -> bool:

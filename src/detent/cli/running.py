@@ -23,7 +23,7 @@ from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.caring import Care
 from detent.cli.fleetview import FleetView
-from detent.cli.output import errors_end, stdout_is_terminal
+from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
 from detent.runtime.remote.client import Server
@@ -258,8 +258,8 @@ async def serve(
             if not await started(fleet, stack, signals):
                 return int(fleet.was_forced)
             _log.info(
-                "%d workers run the jobs of %s, which are kept in %s",
-                orders.workers,
+                "%s for the jobs of %s, which are kept in %s",
+                counted(orders.workers, "worker"),
                 orders.told.reference,
                 shown_url(app.connection.url) if server is None else server.shown,
             )

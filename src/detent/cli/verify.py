@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from detent import stores
 from detent.app.connection import DEFAULT_URL
-from detent.cli.output import errors_end, say, say_json
+from detent.cli.output import counted, errors_end, say, say_json
 from detent.cli.places import StoreUrl
 from detent.engine.verify import Finding, Seen, Verification
 from detent.errors import SchemaBehind
@@ -119,10 +119,11 @@ def _data(finding: Finding) -> dict[str, Any]:
 
 def _told(found: list[Finding], seen: Seen) -> str:
     lines = [f"{one.where}: {one.why}\n  look: {one.look}\n" for one in found]
-    flows = f" and {seen.workflows} workflows" if seen.workflows else ""
+    flows = f" and {counted(seen.workflows, 'workflow')}" if seen.workflows else ""
     gone = f" and {seen.forgotten} forgotten" if seen.forgotten else ""
-    staff = f" and {seen.workers} workers" if seen.workers else ""
-    size = f"{seen.records} jobs{flows}{staff}, {seen.events} events{gone}, {seen.blocks} blocks"
+    staff = f" and {counted(seen.workers, 'worker')}" if seen.workers else ""
+    jobs, blocks = counted(seen.records, "job"), counted(seen.blocks, "block")
+    size = f"{jobs}{flows}{staff}, {counted(seen.events, 'event')}{gone}, {blocks}"
     if found:
         return "".join([*lines, f"Stopped after {size}: something is wrong.\n"])
     sealed = f"Sealed up to head {seen.head}\n" if seen.head else ""

@@ -67,6 +67,8 @@ else:
 @pytest.mark.parametrize("how", ["waits", "awaits", "leaves threads", "ends late"])
 @pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 def test_it_ends_without_a_word(store: str, how: str, tmp_path: Path) -> None:
+    if how == "ends late" and (3, 12) <= sys.version_info < (3, 12, 2):
+        pytest.skip("this Python starts no thread once the main one is over")
     url = f"sqlite:///{tmp_path}/d.db" if store == "sqlite" else databases().of(tmp_path)
     told = [sys.executable, "-c", PROGRAM, url, how]
     ended = [subprocess.run(told, capture_output=True, timeout=60, check=True) for _ in range(3)]  # noqa: S603

@@ -16,7 +16,7 @@ import msgspec
 from detent.stores.births import SAMPLE_AT, Birth, Mould, Own, around_place, sample
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.spots import Spot, spot_of
-from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.turns import Calls
 
 __all__ = ["Shared", "alone", "bear", "shared"]
@@ -51,7 +51,8 @@ def bear(
         return
     _bear_jobs(connection, common, own, seq)
     _bear_bodies(connection, common, [one[3] for one in own], seq)
-    connection.execute(SQL["birth_events"], (pos - seq, seq, seq + len(own) - 1, *common.event))
+    told = (pos - seq, seq, seq + len(own) - 1, *common.event)
+    connection.execute(SQL["birth_events"], numbered(told))
 
 
 def _bear_jobs(
@@ -61,9 +62,11 @@ def _bear_jobs(
     if all(one[1] == at and one[2] == there for there, one in enumerate(own, place)):
         # Most are made in one go, and to take each apart would be a third of writing it.
         ids = _text([one[0] for one in own])
-        connection.execute(SQL["births_at_once"], (seq, ids, *common.job, at, place))
+        told = (seq, ids, *common.job, at, place)
+        connection.execute(SQL["births_at_once"], numbered(told))
     else:
-        connection.execute(SQL["births"], (seq, _text([one[:3] for one in own]), *common.job))
+        told = (seq, _text([one[:3] for one in own]), *common.job)
+        connection.execute(SQL["births"], numbered(told))
 
 
 def alone(birth: Birth) -> Calls | None:
@@ -78,9 +81,9 @@ def alone(birth: Birth) -> Calls | None:
         return None
     return (
         (SQL["begin"],),
-        (SQL["lone_job"], (job_id, at, place, *common.job)),
+        (SQL["lone_job"], numbered((job_id, at, place, *common.job))),
         (SQL["lone_body"], (payload, *common.body)),
-        (SQL["lone_event"], (job_id, at, place, mould.tenant, *common.event)),
+        (SQL["lone_event"], numbered((job_id, at, place, mould.tenant, *common.event))),
         *common.counts,
         (SQL["commit"],),
     )
@@ -90,7 +93,7 @@ def _bear_bodies(
     connection: sqlite3.Connection, common: Shared, payloads: Sequence[str], seq: int
 ) -> None:
     if sum(map(len, payloads)) <= _CHARS:
-        connection.execute(SQL["birth_bodies"], (seq, _text(payloads), *common.body))
+        connection.execute(SQL["birth_bodies"], numbered((seq, _text(payloads), *common.body)))
         return
     # As one text they would be held several times over, and take no less time.
     bodies = ((seq + at, payload, *common.body) for at, payload in enumerate(payloads))

@@ -21,7 +21,7 @@ from detent.lifecycle.job import JobState
 from detent.stores.api import Move, Unit
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Pending
-from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.writing import Writing
 
 __all__ = ["FEW", "Ends", "Like", "parted"]
@@ -126,7 +126,7 @@ class Ends:
         """
         ids = [move.job.id for move in moves]
         asked = (_text(ids), like.tenant, like.queue, like.row[-1])
-        seqs, leases, wired = self._connection.execute(SQL["ending"], asked).fetchone()
+        seqs, leases, wired = self._connection.execute(SQL["ending"], numbered(asked)).fetchone()
         # Two ends of one job would pass here together, and only one of them is one.
         is_whole = leases == _text([move.lease for move in moves]) and len({*ids}) == len(ids)
         return (seqs, wired) if is_whole else None
@@ -138,7 +138,7 @@ class Ends:
         if moved.rowcount != number:
             raise sqlite3.IntegrityError(f"{moved.rowcount} of {number} jobs could be ended")
         event = (said.names, pending.positions(number), said.command, said.digest, *said.row)
-        self._connection.execute(SQL["events_done"], event)
+        self._connection.execute(SQL["events_done"], numbered(event))
         pending.shift(like.tenant, like.queue, _ACTIVE, _COMPLETED, number)
         if any(move.result is not None for move in moves):
             for seq, move in zip(_decode_numbers(seqs), moves, strict=True):

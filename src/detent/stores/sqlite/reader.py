@@ -35,7 +35,7 @@ from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import read_flow
 from detent.stores.sqlite.legality import RARE_STATES
-from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.transaction import stored_at, stored_rows
 
 __all__ = [
@@ -146,7 +146,7 @@ def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
     """Exact numbers by queue and state."""
     if not is_storable(tenant):
         return []
-    return [Counted(*row) for row in connection.execute(SQL["counts"], (tenant,))]
+    return [Counted(*row) for row in connection.execute(SQL["counts"], numbered((tenant,)))]
 
 
 def history(connection: _Connection, key: Key) -> list[Event]:

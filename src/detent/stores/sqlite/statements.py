@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 from detent.stores.migrations import read
 from detent.stores.sqlite.legality import fill
 
-__all__ = ["MIGRATIONS", "SQL", "split"]
+__all__ = ["MIGRATIONS", "NUMBERED", "SQL", "numbered", "split"]
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _HERE = files(__package__)
@@ -45,4 +45,12 @@ def _statements() -> dict[str, str]:
 
 
 SQL: Final = _statements()
+NUMBERED: Final = frozenset(name for name, text in SQL.items() if re.search(r"\?\d", text))
+"""Those whose parameters have numbers, because some are needed twice."""
+_NUMBERS: Final = tuple(map(str, range(1, 100)))
 MIGRATIONS: Final = read(_HERE / "migrations")
+
+
+def numbered(values: Iterable[Any]) -> dict[str, Any]:
+    """The parameters of such a statement; from Python 3.14 on they cannot be told as a sequence."""
+    return dict(zip(_NUMBERS, values, strict=False))

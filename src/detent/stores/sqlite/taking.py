@@ -25,7 +25,7 @@ from detent.stores.sqlite import rows
 from detent.stores.sqlite.ends import FEW
 from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.spots import Spot, spot_of
-from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.statements import SQL, numbered
 
 __all__ = ["Taking"]
 
@@ -149,7 +149,7 @@ class Taking:
         if pattern is None or not pattern.is_new or len(seqs) < FEW:
             return []
         asked = (_encode(seqs).decode(), self._now, pattern.tenant, *pattern.stands)
-        [told] = self._connection.execute(SQL["stored_like"], asked).fetchone()
+        [told] = self._connection.execute(SQL["stored_like"], numbered(asked)).fetchone()
         found = _decode_found(told)
         if len(found) != len(seqs):
             return []
@@ -184,12 +184,12 @@ class Taking:
         pending.flush()
         moved, event = pattern.columns
         taken = _encode([f"{seq} {lease}" for _, seq, _, lease in alike]).decode()
-        done = self._connection.execute(SQL["jobs_taken"], (taken, *moved))
+        done = self._connection.execute(SQL["jobs_taken"], numbered((taken, *moved)))
         if done.rowcount != number:
             raise sqlite3.IntegrityError(f"{done.rowcount} of {number} jobs could be taken")
         named = _encode([f"{lease} {job_id}" for _, _, job_id, lease in alike]).decode()
         first = pending.positions(number)
-        self._connection.execute(SQL["events_taken"], (named, first, *event))
+        self._connection.execute(SQL["events_taken"], numbered((named, first, *event)))
 
     def _is_common(self, row: Sequence[Any]) -> bool:
         """Not unique, no member of a workflow, and the clock has nothing to say about it."""

@@ -19,7 +19,7 @@ from detent.stores.sqlite.ends import FEW, Ends, parted
 from detent.stores.sqlite.faults import UNFIT
 from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Pending
-from detent.stores.sqlite.statements import SQL
+from detent.stores.sqlite.statements import NUMBERED, SQL, numbered
 from detent.stores.sqlite.units import COMMITTED, Units
 from detent.stores.sqlite.writing import Writing
 
@@ -76,12 +76,14 @@ class Transaction:
     def execute(self, name: str, *values: Any) -> sqlite3.Cursor:
         """A named statement, after everything that was decided before it."""
         self.pending.flush()
-        return self.connection.execute(SQL[name], values)
+        told = numbered(values) if name in NUMBERED else values
+        return self.connection.execute(SQL[name], told)
 
     def execute_many(self, name: str, values: Sequence[Sequence[Any]]) -> None:
         """The same for many rows at once."""
         self.pending.flush()
-        self.connection.executemany(SQL[name], values)
+        told = map(numbered, values) if name in NUMBERED else values
+        self.connection.executemany(SQL[name], told)
 
     def ask(self, name: str, values: dict[str, Any]) -> list[Any]:
         """The rows that a statement with named values finds."""

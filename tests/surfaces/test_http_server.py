@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.surfaces.server import Client, eventually
+from tests.surfaces.test_http_connection import request
 
 DETENT = (sys.executable, "-m", "detent")
 
@@ -46,6 +49,23 @@ def test_it_serves_and_drains(tmp_path: Path) -> None:
     assert (first["severity"], first["component"]) == ("INFO", "server")
     shown = _run("jobs", "show", job["id"], "--store", url)
     assert shown.returncode == 0
+
+
+def test_who_goes_with_many_requests_under_way_leaves_no_noise(tmp_path: Path) -> None:
+    url, log = f"sqlite:///{tmp_path}/detent.db", tmp_path / "log"
+    bodies = [b'{"type":"mail.send","args":[1]}', b'{"type":"NO TYPE","args":[]}'] * 15
+    with served(url, log) as (_, port):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.sendall(b"".join(map(request, bodies)))
+                assert gone.recv(1) == b"H"
+        client = Client(port)
+        client.push()
+        client.close()
+    lines = log.read_text().splitlines()
+    assert [one for one in lines if " INFO " not in one] == []
+    assert "Started server process" in lines[0], "nothing is said about how it was tried out"
 
 
 @pytest.mark.slow

@@ -86,7 +86,12 @@ class _Answer:
     def __call__(self, status: int, headers: Headers, body: bytes) -> bool:
         """Write the whole reply, if that is possible."""
         cycle = self._cycle
-        if cycle is None or cycle.response_started or cycle.disconnected:
+        if cycle is None or cycle.response_started:
+            return False
+        if cycle.transport.is_closing():
+            # Of those that wait behind another on a connection nobody else says so.
+            cycle.disconnected = True
+        if cycle.disconnected:
             return False
         if cycle.flow.write_paused or not cycle.keep_alive:
             return False

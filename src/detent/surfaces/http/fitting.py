@@ -69,7 +69,9 @@ def _told_by(protocol: Any) -> bytes | Exception:
 
 async def _talk(protocol: Any) -> bytes:
     """All that is answered until the connection is closed."""
-    config = uvicorn.Config(_Tried(), http=protocol, log_config=None, proxy_headers=False)
+    config = uvicorn.Config(
+        _Tried(), http=protocol, log_config=None, access_log=False, proxy_headers=False
+    )
     config.load()
     state = ServerState()
     state.default_headers = [(b"date", b"today")]

@@ -31,7 +31,7 @@ PASTS = {"1k": 1_000, "100k": 100_000}
 PASTS_LARGE = {**PASTS, "2M": 2_000_000}
 STEPS = 10
 BACKLOG_OLD = 60_000
-SEEN_BY_OLD = 60_000
+SEEN_BY_OLD = 150_000
 """So many jobs are claimed and completed after an old snapshot was taken, before the clock runs."""
 _GROW = Path(__file__).with_name("grow_postgres.sql").read_bytes()
 

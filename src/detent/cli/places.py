@@ -25,6 +25,7 @@ from detent.errors import (
     LimitError,
     SchemaBehind,
     StoreError,
+    UnknownType,
 )
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
@@ -43,7 +44,7 @@ StoreUrl = Annotated[
     ),
 ]
 """Which store, in every command."""
-_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
+_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError, UnknownType)
 """What says that the question itself was wrong, or could not be asked."""
 
 

@@ -264,8 +264,10 @@ class Child:
 
     def _quit(self, code: int) -> None:
         """End now, whatever threads still do."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # A handler may have put anything there, nothing included.
+            with suppress(Exception):
+                stream.flush()
         os._exit(code)
 
 

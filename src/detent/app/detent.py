@@ -30,6 +30,7 @@ from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreEr
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.complaining import Complaint
 from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
@@ -400,6 +401,7 @@ class Detent:
 
     async def _keep_up(self) -> None:
         engine = await self.engine()
+        complaint = Complaint(_log, "upkeep cannot go on")
         while True:
             try:
                 await engine.upkeep.run()
@@ -407,7 +409,7 @@ class Detent:
                 if not error.retryable:
                     _log.exception("upkeep has ended, and with it retries and schedules")
                     raise
-                _log.warning("upkeep will try again: %s", error)
+                complaint.say(str(error))
                 await asyncio.sleep(UPKEEP_RETRY_S)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from detent.engine.engine import Engine
 from detent.errors import BadJournal, StoreError
 from detent.runtime.bridge import Bridge
+from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.supervisor import Supervisor
 
 __all__ = ["Shipping"]
@@ -38,19 +39,21 @@ class Shipping:
     async def run(self) -> None:
         """Send whatever is new, until called off."""
         news = asyncio.Event()
+        complaint = Complaint(_log, "the journal cannot be shipped")
         forget = self._tree.listen(news.set)
         try:
             while True:
                 news.clear()
                 try:
                     await self.ship()
+                    complaint.end()
                     await news.wait()
                     await asyncio.sleep(_PAUSE_S)
                 except (StoreError, BadJournal) as error:
                     # A disk that is full has room again one day, as a store that is away is back.
                     if isinstance(error, StoreError) and not error.retryable:
                         raise
-                    _log.info("the journal is shipped later: %s", error)
+                    complaint.say(str(error))
                     await asyncio.sleep(_RETRY_S)
         finally:
             forget()

@@ -101,6 +101,12 @@ def test_a_schedule_lives_from_add_to_remove(desk: Desk) -> None:
     assert desk.run("schedules", "fire", "nightly").complained.endswith("[unknown_schedule].")
 
 
+@pytest.mark.parametrize("option", ["--reason", "--as"])
+def test_who_and_why_are_told_in_few_words(desk: Desk, option: str) -> None:
+    done = desk.run("queues", "pause", "default", option, "r" * 2_001)
+    assert (done.code, "2000 characters" in done.complained) == (2, True)
+
+
 def test_arguments_of_a_type_that_nobody_knows_are_not_stored(desk: Desk) -> None:
     args = ("schedules", "add", "x", "@daily", "pay", "--payload", '["tok-12345"]')
     refused = desk.run(*args)
@@ -120,7 +126,13 @@ def test_arguments_of_a_type_that_nobody_knows_are_not_stored(desk: Desk) -> Non
 
 @pytest.mark.parametrize(
     "args",
-    [["x", "not cron", "t"], ["x", "@daily", "t", "--payload", "{"], ["x", "@daily"]],
+    [
+        ["x", "not cron", "t"],
+        ["x", "@daily", "t", "--payload", "{"],
+        ["x", "@daily", "t", "--payload", "[" * 2_000 + "]" * 2_000],
+        ["x", "@daily", ""],
+        ["x", "@daily"],
+    ],
 )
 def test_a_schedule_that_cannot_work_ends_with_2(desk: Desk, args: list[str]) -> None:
     assert desk.run("schedules", "add", *args).code == 2

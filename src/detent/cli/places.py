@@ -28,6 +28,7 @@ from detent.errors import (
     UnknownType,
 )
 from detent.lifecycle.event import By
+from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
 
 __all__ = ["Author", "Place", "StoreUrl", "asked", "os_user", "shown_url"]
@@ -62,15 +63,26 @@ class Place(Bundle):
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
 
 
+def _short(text: str | None) -> str | None:
+    """Histories are kept for long, and shown whole."""
+    if len(text or "") > REASON_MAX:
+        raise typer.BadParameter(f"it has at most {REASON_MAX} characters.")
+    return text
+
+
 @dataclass(frozen=True)
 class Author(Bundle):
     """Who does it and why: the history keeps both."""
 
     actor: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Who does it; the user by default.")
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", callback=_short, help="Who does it; the user by default."
+        ),
     ] = None
     reason: Annotated[
-        str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why it is done.")
+        str | None,
+        typer.Option("--reason", "-r", metavar="TEXT", callback=_short, help="Why it is done."),
     ] = None
 
     @property

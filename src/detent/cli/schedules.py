@@ -138,7 +138,7 @@ SCHEDULES = {
 def _need_json(text: str) -> None:
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise typer.BadParameter(f"that is no JSON: {error}.", param_hint="'--payload'") from None
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine import limits
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared, bared, has_arguments
@@ -194,6 +195,7 @@ class Schedules:
 
     async def _need_sound(self, plan: Plan, by: By) -> None:
         """Try the plan out: a schedule that can never fire is refused when it is made."""
+        limits.need_job(plan.job)
         [job] = await self._declared.applied([plan.job])
         check(replace(plan, job=job))
         now = self._store.now()

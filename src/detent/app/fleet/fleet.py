@@ -18,7 +18,7 @@ from uuid import uuid4
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
-from detent.app.fleet.guarding import guard
+from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
@@ -223,6 +223,7 @@ class Fleet:
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
             asyncio.create_task(guard(self.app.connection.url), name="guard"),
+            asyncio.create_task(mind(self.journal.directory), name="mind"),
         ]
 
     def _lapse(self, instances: Sequence[str]) -> None:

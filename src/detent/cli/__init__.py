@@ -6,7 +6,9 @@ line was wrong, or the store it names cannot be used.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +17,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line of this process."""
+    _fill_descriptors()
     with _called_off_at_once():
         # It takes most of the time of a short command, in which nothing is begun yet.
         from detent.cli.application import command_line  # noqa: PLC0415
@@ -32,3 +35,12 @@ def _called_off_at_once() -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _fill_descriptors() -> None:
+    """Whoever starts us may have closed the first three: then a database would be among them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The lowest that is free: those before it are taken.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115, PTH123

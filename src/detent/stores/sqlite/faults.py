@@ -32,6 +32,9 @@ _MASK = 0xFF
 _FATAL: Final = frozenset(
     {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
 )
+_FORBIDDEN: Final = frozenset(
+    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+)
 
 
 def translated(error: sqlite3.Error) -> StoreError:
@@ -46,6 +49,9 @@ def translated(error: sqlite3.Error) -> StoreError:
         return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
     if code == sqlite3.SQLITE_INTERRUPT:
         return ReadTooLong("The answer took too long to find; ask for less")
+    if code in _FORBIDDEN:
+        why = f"SQLite may not open the file, or not write beside it ({error})"
+        return StoreUnavailable(f"{why}; see who owns it and its folder", sqlite=name)
     return StoreUnavailable(f"SQLite failed ({error}); try again", sqlite=name)
 
 

@@ -170,6 +170,6 @@ class TheNewestResultsGoFirst(MemoryStore):
         return gone
 
 
-class TheTimeOfAResultIsNotWritten(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(replace(move, result_until=None), now)
+class TheTimeOfAResultIsNotWritten(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(replace(move, result_until=None), now)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from detent.lifecycle.event import By, Event
-from detent.lifecycle.job import Gate, Job, Lease
+from detent.lifecycle.job import Claim, Dispatch, Gate, Job, Lease
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Accepted, Flow, Workflow
 from detent.stores.limits import Limit, Used
@@ -366,6 +366,11 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[str, ...] | None = None
     push: bool = False
     fair: Fair | None = None
+
+    def command(self, lease: str) -> Claim | Dispatch:
+        """What it asks of the lifecycle about one job."""
+        asked = Dispatch if self.push else Claim
+        return asked(lease, self.holder, self.wire, self.lease_us)
 
 
 class Claimed(msgspec.Struct, frozen=True):

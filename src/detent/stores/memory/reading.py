@@ -6,17 +6,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from detent.errors import StoreClosed
-from detent.lifecycle.event import Event
-from detent.lifecycle.job import Lease
-from detent.lifecycle.seal import Block
-from detent.lifecycle.worker import Instance
-from detent.lifecycle.workflow import Flow, Workflow
+from detent.lifecycle import event, job, seal, worker, workflow
 from detent.stores import api
 from detent.stores.api import Fed, Key, Logged, Stored, WorkerRow
-from detent.stores.bounds import need_storable, need_time
+from detent.stores.bounds import need_open, need_storable, need_time
 from detent.stores.legal import is_storable
-from detent.stores.limits import FRESH
 from detent.stores.memory.tables import Tables
 from detent.stores.quotas import Named, names_of
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -35,21 +29,18 @@ class Reading:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._tables = Tables()
-        self._is_open = False
+        self._opened: Tables | None = None
 
     @property
     def _all(self) -> Tables:
         """All there is, while the store is open."""
-        if not self._is_open:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._tables
+        return need_open(self._opened)
 
     def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
         """All there is, if the caller's clock is right and these rows can be kept."""
-        tables = self._all
         need_time(now, self._clock())
         need_storable(rows)
-        return tables
+        return self._all
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return [self._all.jobs.get(key) for key in keys]
@@ -64,22 +55,22 @@ class Reading:
 
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]
-        counted = Counter((job.tenant, job.queue, job.state.value) for job in jobs)
+        counted = Counter((one.tenant, one.queue, one.state.value) for one in jobs)
         return [api.Counted(*where, number) for where, number in sorted(counted.items())]
 
     async def keys(self) -> AsyncIterator[Key]:
         for key in sorted(self._all.jobs):
             yield key
 
-    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+    async def leases(self, leases: Sequence[str]) -> Sequence[job.Lease | None]:
         return [self._all.leases.get(lease) for lease in leases]
 
-    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+    async def flows(self, keys: Sequence[Key]) -> Sequence[workflow.Flow | None]:
         return [self._all.flows.get(key) for key in keys]
 
     async def find_workflows(
         self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
-    ) -> Sequence[Workflow]:
+    ) -> Sequence[workflow.Workflow]:
         every = {key: flow.workflow for key, flow in self._all.flows.items()}
         mine = {key: one for key, one in every.items() if tenant in (None, key[0])}
         return _paged({key: one for key, one in mine.items() if state in (None, one.state)}, page)
@@ -92,7 +83,7 @@ class Reading:
         return first(limit, (one for one in found if after is None or one.id > after))
 
     async def record(self, keys: Sequence[Named]) -> Sequence[api.Record | None]:
-        return [self._all.records.get(key, (None, ""))[0] for key in keys]
+        return [self._all.record_of(key)[0] for key in keys]
 
     async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
         return [row for name, row in sorted(self._all.gates.items()) if name[0] == tenant]
@@ -104,7 +95,7 @@ class Reading:
         """The limit of that name, what has started under it, and how many jobs are in hands."""
         held = [one for one in self._all.jobs.values() if one.job.lease is not None]
         active = sum(name in self._limits_of(one) for one in held)
-        return api.Limited(self._all.limits[name], active, self._all.used.get(name, FRESH))
+        return api.Limited(self._all.limits[name], active, self._all.used.get(name, api.Used()))
 
     def _limits_of(self, stored: Stored) -> list[Named]:
         """The limits that the job stands under, if they exist."""
@@ -120,7 +111,7 @@ class Reading:
         rows = sorted(self._check(now).workers.values(), key=lambda row: (row.alive_until, row.id))
         return first(limit, (row for row in rows if row.alive_until <= now and not row.lost))
 
-    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+    async def instances(self, keys: Sequence[Key]) -> Sequence[worker.Instance | None]:
         return [self._all.instances.get(key) for key in keys]
 
     async def find_instances(
@@ -129,12 +120,12 @@ class Reading:
         slot: str | None = None,
         after: Key | None = None,
         limit: int = 1_000,
-    ) -> Sequence[Instance]:
+    ) -> Sequence[worker.Instance]:
         found = [one for key, one in sorted(self._all.instances.items()) if key > (after or ())]
         mine = [one for one in found if tenant in (None, one.tenant)]
         return first(limit, (one for one in mine if slot in (None, one.slot)))
 
-    async def history(self, key: Key) -> Sequence[Event]:
+    async def history(self, key: Key) -> Sequence[event.Event]:
         return [fed.event for fed in self._all.events.get(key, ())]
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
@@ -147,7 +138,7 @@ class Reading:
     async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
         return first(limit, (leaf for leaf in self._all.leaves if leaf[0] > after))
 
-    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
+    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[seal.Block]:
         return first(limit, (block for block in self._all.blocks if block.number > after))
 
     async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:

@@ -1,4 +1,4 @@
-"""The store in memory: what is due, what is said, who is trusted and what is forgotten."""
+"""The store in memory: claims, what is due, what is said, who is trusted and what is forgotten."""
 
 from __future__ import annotations
 
@@ -8,42 +8,126 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec.structs import replace
 
 from detent.errors import BadUrl
+from detent.lifecycle import job as j
 from detent.lifecycle import seal
-from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.stores import api
-from detent.stores.api import Key, Retention, Stored, WorkerRow, key_of
-from detent.stores.bounds import AGAIN_US, TURNS_US
-from detent.stores.memory.reading import due, first
-from detent.stores.memory.units import Units
+from detent.stores.api import Key, Move, Retention, Stored, Unit, Want, WorkerRow, key_of
+from detent.stores.bounds import AGAIN_US, TURNS_US, need_size
+from detent.stores.fences import is_alive
+from detent.stores.legal import is_grantable
+from detent.stores.memory.reading import Reading, due, first
+from detent.stores.quotas import Met, Named, Quotas
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
 
 __all__ = ["MemoryStore", "connect"]
 
 
-def connect(
-    url: str,
-    clock: Callable[[], int] | None = None,
-    patience_s: float | None = None,  # noqa: ARG001 - memory is never away
-) -> api.Store:
-    """A new, empty store; its address is `memory:` and nothing more."""
+def connect(url: str, clock: Callable[[], int] | None = None, _: float | None = None) -> api.Store:
+    """A new, empty store; its address is `memory:`. It is never away, and needs no patience."""
     if url != "memory:":
         raise BadUrl(f"A store in memory has no path: write memory: instead of {url}", url=url)
     return MemoryStore(clock or (lambda: time.time_ns() // 1_000))
 
 
-class MemoryStore(Units):
+class MemoryStore(Reading):
     """Everything in dictionaries; gone with the object, not with its closing."""
 
     has_transactions = False
+    _quotas = Quotas
 
     async def __aenter__(self) -> api.Store:
-        self._is_open = True
+        self._opened = self._tables
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._is_open = False
+        self._opened = None
         self._tables.bell.stop()
+
+    async def step(
+        self, units: Sequence[Unit], *, now: int, want: Want | None = None
+    ) -> api.Stepped:
+        self._check(now)
+        need_size(units, want)
+        outcomes = tuple(self._all.commit(unit, now) for unit in units)
+        seen = self._all.bell.rung
+        claimed = api.Claimed() if want is None else replace(self._claim(want, now), seen=seen)
+        return api.Stepped(outcomes, claimed)
+
+    # --- claims -----------------------------------------------------------------------------------
+
+    def _claim(self, want: Want, now: int) -> api.Claimed:
+        if not is_grantable(want):
+            return api.Claimed()
+        if not want.wire and not is_alive(self._all.worker_lease(want.holder), now):
+            return api.Claimed(lost=True)
+        again = self._claimed_before(want)
+        mine = tuple(one for one in again if one.job.tenant == want.tenant)
+        return api.Claimed(mine) if again else self._grant(want, now)
+
+    def _claimed_before(self, want: Want) -> list[Stored]:
+        """The reply to this very wish was lost: the jobs that hold its leases are the answer.
+
+        Those of another tenant are none of its business, but their leases are given away.
+        """
+        held = [one for one in self._all.jobs.values() if one.job.holder == want.holder]
+        by_lease = {one.job.lease: one for one in held}
+        return [by_lease[lease] for lease in want.leases if lease in by_lease]
+
+    def _grant(self, want: Want, now: int) -> api.Claimed:
+        """The best of those that are left, again and again; the lifecycle and limits may object."""
+        free = [x for x in self._all.jobs.values() if x.job.state is j.JobState.AVAILABLE]
+        left = [one for one in free if self._fits(one, want)]
+        quotas, moves = self._quotas(now, self._met), list[Move]()
+        while left and len(moves) < len(want.leases):
+            stored = min(left, key=lambda one: self._turn(one, want))
+            left = [one for one in left if one is not stored]
+            answer = self._answer(stored, want.leases[len(moves)], want, now)
+            limits = self._limits_of(stored)
+            if isinstance(answer, j.Accepted) and quotas.has_room(limits):
+                wake_at = j.next_wake(answer.job, now)
+                moves.append(Move(stored.job.version, answer.job, answer.events, wake_at))
+                quotas.spend(limits)
+                self._serve(stored, want, now)
+        self._all.used |= quotas.used
+        self._all.write(Unit(want.command_id, tuple(moves)), now)
+        granted = tuple(self._all.jobs[key_of(move.job)] for move in moves)
+        is_short = len(granted) < len(want.leases)
+        return api.Claimed(granted, retry_at=quotas.free_at if is_short else None)
+
+    def _met(self, name: Named) -> Met | None:
+        """A limit as it stands, if there is one of that name."""
+        found = self._limited(name) if name in self._all.limits else None
+        return (found.row.limit or api.Limit(), found.used, found.active) if found else None
+
+    def _fits(self, stored: Stored, want: Want) -> bool:
+        job, kind = stored.job, stored.body.type
+        is_there = job.tenant == want.tenant and job.queue in want.queues
+        is_known = want.types is None or kind in want.types
+        return is_there and is_known and (want.profiles is None or job.profile in want.profiles)
+
+    def _turn(self, stored: Stored, want: Want) -> tuple[int, int, int, int, str]:
+        """Whoever was served longest ago, if that counts; then queue, priority, place and id."""
+        job = stored.job
+        served = self._all.served.get(self._server(stored, want), 0) if want.fair else 0
+        queue = 0 if want.fair else want.queues.index(job.queue)
+        return served, queue, -job.priority, job.place or 0, job.id
+
+    def _server(self, stored: Stored, want: Want) -> Named:
+        name = stored.job.queue if want.fair is api.Fair.QUEUES else stored.body.key or ""
+        return want.tenant, str(want.fair), name
+
+    def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
+        """What the lifecycle says to a claim; whatever it refuses is passed over."""
+        row, gate = self._all.worker_lease(want.holder), self._all.gate_of(stored)
+        ctx = j.Context(want.by, want.command_id, lease=row, gate=gate)
+        return j.decide(stored.job, want.command(lease), now, ctx)
+
+    def _serve(self, stored: Stored, want: Want, now: int) -> None:
+        """Its queue or key is served now, after all others."""
+        if want.fair:
+            latest = max(self._all.served.values(), default=0)
+            self._all.served[self._server(stored, want)] = max(now, latest + 1)
 
     # --- time, and what is said -------------------------------------------------------------------
 
@@ -57,12 +141,12 @@ class MemoryStore(Units):
         """Its `wake_at`; a job in lost hands or in a dead step has been due since ever."""
         return 0 if self._lost_holder(stored.job) or self._is_swept(stored.job) else stored.wake_at
 
-    def _lost_holder(self, job: Job) -> WorkerRow | None:
+    def _lost_holder(self, job: j.Job) -> WorkerRow | None:
         is_held = job.lease is not None and not job.wire
         row = self._all.workers.get(job.holder or "") if is_held else None
         return row if row is not None and row.lost else None
 
-    def _is_swept(self, job: Job) -> bool:
+    def _is_swept(self, job: j.Job) -> bool:
         if job.workflow is None or job.step is None or job.state not in PARKED:
             return False
         return (job.tenant, job.workflow, job.step) in self._all.swept
@@ -101,7 +185,7 @@ class MemoryStore(Units):
         """An end that comes earlier than anybody would look makes the job due earlier."""
         if lease not in self._all.leases:
             return False
-        self._all.leases[lease] = Lease(until)
+        self._all.leases[lease] = j.Lease(until)
         for key, one in self._all.jobs.items():
             is_later = one.wake_at is None or until < one.wake_at
             if is_later and one.job.wire and one.job.lease == lease:
@@ -217,12 +301,12 @@ class MemoryStore(Units):
         ready = [job for job in over if self._all.is_sealed(key_of(job)) and self._is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 
-    def _lets_go(self, rule: Retention, job: Job) -> bool:
+    def _lets_go(self, rule: Retention, job: j.Job) -> bool:
         is_meant = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
         is_over = job.ended_at is not None and job.ended_at < rule.before
         return is_meant and is_over and job.state == rule.state
 
-    def _is_alone(self, job: Job) -> bool:
+    def _is_alone(self, job: j.Job) -> bool:
         """In no workflow, or in one that has ended."""
         flow = self._all.flows.get((job.tenant, job.workflow or ""))
         return flow is None or flow.workflow.ended_at is not None

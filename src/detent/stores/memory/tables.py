@@ -1,32 +1,34 @@
-"""What the model holds, and what the fences and the rest of it look up or write down there."""
+"""What the model holds: what the fences look up there, and how a unit is written."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
+from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
-from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.stores import api
-from detent.stores.api import Fed, Key, New, Stored, Unit, key_of
+from detent.stores.api import Key, Move, New, Stored, Unit, key_of, name_of
 from detent.stores.bell import Bell
 from detent.stores.fences import MISSING
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.judging import Judge
 from detent.stores.legal import is_storable
-from detent.stores.limits import Used
 from detent.stores.quotas import Named
 from detent.stores.siblings import counts
+from detent.stores.writing import Writer
 
 __all__ = ["Tables"]
 
 
-class Tables(Judge):
+class Tables(Judge, Writer):
     """One dictionary for each kind of thing; what is looked for is found by looking through it."""
 
     def __init__(self) -> None:
@@ -35,27 +37,34 @@ class Tables(Judge):
         self.promises: dict[Key, tuple[api.Idempotency, Key]] = {}
         self.results_until: dict[Key, int | None] = {}
         self.handed_out: dict[Key, int] = {}
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, j.Lease] = {}
         self.flows: dict[Key, w.Flow] = {}
         self.swept: set[Named] = set()
         self.records: dict[Named, tuple[api.Record, str]] = {}
         self.gates: dict[Named, api.GateRow] = {}
         self.limits: dict[Named, api.LimitRow] = {}
-        self.used: dict[Named, Used] = {}
+        self.used: dict[Named, api.Used] = {}
         self.served: dict[Named, int] = {}
         self.workers: dict[str, api.WorkerRow] = {}
         self.instances: dict[Key, Instance] = {}
-        self.events: defaultdict[Key, list[Fed]] = defaultdict(list)
+        self.events: defaultdict[Key, list[api.Fed]] = defaultdict(list)
         self.leaves: list[tuple[int, bytes]] = []
         self.blocks: list[Block] = []
         self.lines: list[api.Logged] = []
         self.bell = Bell()
         self._positions, self._cursors = count(1), count(1)
 
+    def commit(self, unit: Unit, now: int) -> api.Outcome:
+        """All of the unit, or none: everything is asked before anything is written."""
+        refused = self.refused(unit, now)
+        if refused is None:
+            self.write(unit, now)
+        return refused or api.Committed()
+
     def record(self, events: Sequence[Event]) -> None:
         """The feed is nothing but all histories: whatever is in one is in the other."""
         for event in events:
-            self.events[event.tenant, event.record].append(Fed(next(self._positions), event))
+            self.events[event.tenant, event.record].append(api.Fed(next(self._positions), event))
 
     def is_sealed(self, key: Key) -> bool:
         """Whether all that happened to the record stands in a block."""
@@ -70,14 +79,6 @@ class Tables(Judge):
         self.lines.append(api.Logged(key, cursor, line, next(self._cursors)))
         return cursor
 
-    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
-        """The newest word counts. What was used of a limit stays used until it is lifted."""
-        self.gates |= {(row.tenant, row.kind, row.name): row for row in gates}
-        named = self.limits | {(row.tenant, row.kind, row.name): row for row in limits}
-        self.limits = {name: row for name, row in named.items() if row.limit is not None}
-        self.used = {name: used for name, used in self.used.items() if name in self.limits}
-        self.bell.ring()
-
     def forget(self, keys: Sequence[Key]) -> None:
         """All that there is about these records, of whatever kind they are."""
         gone = set(keys)
@@ -89,36 +90,33 @@ class Tables(Judge):
             for key in gone & table.keys():
                 del table[key]
 
-    def gate_of(self, stored: Stored) -> Gate:
+    def gate_of(self, stored: Stored) -> j.Gate:
         """Its queue's, its type's and its step's gate as one."""
-        job, step = stored.job, OPEN
-        queue = self.gates.get((job.tenant, api.GateKind.QUEUE, job.queue))
-        kind = self.gates.get((job.tenant, api.GateKind.TYPE, stored.body.type))
-        if job.workflow is not None:
-            flow = self.flows[job.tenant, job.workflow]
-            step = w.gate_of(flow.workflow, flow.steps[job.step or ""])
-        return joined(*(row.gate for row in (queue, kind) if row), step)
+        job, kinds = stored.job, api.GateKind
+        names = (job.tenant, kinds.QUEUE, job.queue), (job.tenant, kinds.TYPE, stored.body.type)
+        gates = [self.gates[name].gate for name in names if name in self.gates]
+        return behind(job, self.flows.get((job.tenant, job.workflow or "")), *gates)
 
     # --- what the fences ask ----------------------------------------------------------------------
 
-    def head(self, key: Key) -> Job | None:
+    def head(self, key: Key) -> j.Job | None:
         return self.jobs[key].job if key in self.jobs else None
 
-    def job(self, key: Key) -> Job:
+    def job(self, key: Key) -> j.Job:
         return self.jobs[key].job
 
     def is_own(self, unit: Unit, key: Key) -> bool:
         return any(fed.event.command_id == unit.command_id for fed in self.events.get(key, ()))
 
-    def row_behind(self, key: Key) -> Lease | None:
-        job = self.jobs[key].job
-        if job.lease is None or not job.wire:
-            return None if job.lease is None else self.worker_lease(job.holder or "")
-        return self.leases.get(job.lease, MISSING)
+    def row_behind(self, key: Key) -> j.Lease | None:
+        job = self.job(key)
+        if job.lease is None or job.wire:
+            return None if job.lease is None else self.leases.get(job.lease, MISSING)
+        return self.worker_lease(job.holder or "")
 
-    def worker_lease(self, worker: str) -> Lease:
+    def worker_lease(self, worker: str) -> j.Lease:
         row = self.workers.get(worker)
-        return MISSING if row is None else Lease(row.alive_until, row.lost)
+        return MISSING if row is None else j.Lease(row.alive_until, row.lost)
 
     def flow(self, key: Key) -> w.Flow | None:
         return self.flows.get(key)
@@ -126,11 +124,11 @@ class Tables(Judge):
     def record_of(self, name: Named) -> tuple[api.Record | None, str]:
         return self.records.get(name, (None, ""))
 
-    def promised(self, name: Key, now: int) -> tuple[str, Job] | None:
+    def promised(self, name: Key, now: int) -> tuple[str, j.Job] | None:
         promise, key = self.promises.get(name, (None, ("", "")))
         return (promise.digest, self.job(key)) if promise and promise.expires_at > now else None
 
-    def oldest(self, unit: Unit, new: New, unique: api.Unique) -> Job | None:
+    def oldest(self, unit: Unit, new: New, unique: api.Unique) -> j.Job | None:
         moved = {key_of(move.job): move.job for move in unit.moves}
         alike = [key for key, name in self.fingerprints.items() if name == unique.fingerprint]
         jobs = [self.job(key) for key in alike if key[0] == new.job.tenant]
@@ -155,8 +153,95 @@ class Tables(Judge):
     def _is_held_twice(self, unit: Unit) -> bool:
         """A lease is made once per claim: its holder has it for one job and for no other."""
         jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
-        given = [(job.holder, job.lease) for job in jobs if job.lease is not None]
-        after = {key_of(job) for job in jobs}
-        others = [one.job for key, one in self.jobs.items() if key not in after] if given else []
-        held = {(job.holder, job.lease) for job in others}
-        return len(given) != len(set(given)) or not held.isdisjoint(given)
+        if any(job.lease for job in jobs):
+            after = {key: one.job for key, one in self.jobs.items()}
+            after |= {key_of(job): job for job in jobs}
+            jobs = list(after.values())
+        held = Counter((job.holder, job.lease) for job in jobs if job.lease is not None)
+        return any(number > 1 for number in held.values())
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def stood(self, key: Key) -> j.Job:
+        return self.job(key)
+
+    def write_move(self, move: Move, now: int) -> None:
+        key = key_of(move.job)
+        before = self.jobs[key]
+        after = Stored(
+            job=move.job if move.events else before.job,
+            body=before.body if move.meta is None else replace(before.body, meta=move.meta),
+            wake_at=self._in_time(before.job, move),
+            result=before.result if move.result is None else move.result,
+            failures=(*before.failures, move.failure) if move.failure else before.failures,
+            note=before.note,
+            checkpoint=before.checkpoint if move.checkpoint is None else move.checkpoint,
+        )
+        if move.result is not None:
+            self.results_until[key] = move.result_until
+        self._put(after if after.job.erased_at is None else self._erased(after), move.events, now)
+        for line in move.lines:
+            self.log(key, line)
+
+    def _in_time(self, job: j.Job, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        row = self.leases.get(job.lease or "") if job.lease == move.job.lease else None
+        ends = [move.wake_at] if row is None else [move.wake_at, row.until]
+        return min((at for at in ends if at is not None), default=None)
+
+    def _erased(self, stored: Stored) -> Stored:
+        """Nothing is left of what the job was about or said, and no later move brings any."""
+        self.lines = [one for one in self.lines if one.key != key_of(stored.job)]
+        body = api.Body(stored.body.type, "null", key=stored.body.key, retry=stored.body.retry)
+        return Stored(stored.job, body, stored.wake_at)
+
+    def write_new(self, new: New, now: int) -> None:
+        key = key_of(new.job)
+        if new.unique is not None:
+            self.fingerprints[key] = new.unique.fingerprint
+        if new.idempotency is not None:
+            self.promises[key[0], new.idempotency.key] = (new.idempotency, key)
+        self._put(Stored(new.job, new.body, new.wake_at), new.events, now)
+
+    def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
+        """A job as it is from now on, with its history and its lease. Who waits is woken."""
+        job, before = stored.job, self.head(key_of(stored.job))
+        self.jobs[key_of(job)] = stored
+        self.handed_out.pop(key_of(job), None)
+        self.record(events)
+        had = None if before is None else before.lease
+        if had != job.lease:
+            self.leases.pop(had or "", None)
+            if job.lease is not None and job.wire:
+                self.leases[job.lease] = j.Lease(now + (job.lease_us or 0))
+        makes_room = had not in (None, job.lease) and self.limits
+        if makes_room or (events and job.state is j.JobState.AVAILABLE):
+            self.bell.ring()
+
+    def write_record(self, record: api.Record, command_id: str) -> None:
+        self.records[name_of(record)] = (record, command_id)
+        if record.data is None:
+            del self.records[name_of(record)]
+
+    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
+        """The newest word counts. What was used of a limit stays used until it is lifted."""
+        self.gates |= {(row.tenant, row.kind, row.name): row for row in gates}
+        named = self.limits | {(row.tenant, row.kind, row.name): row for row in limits}
+        self.limits = {name: row for name, row in named.items() if row.limit is not None}
+        self.used = {name: used for name, used in self.used.items() if name in self.limits}
+        self.bell.ring()
+
+    def flow_of(self, key: Key) -> w.Flow:
+        return self.flows[key]
+
+    def write_flow(self, answer: w.Accepted) -> None:
+        key = key_of(answer.flow.workflow)
+        tallies = self.flows[key].tallies if key in self.flows else {}
+        self.flows[key] = replace(answer.flow, tallies=tallies)
+        self.swept |= {(*key, step) for step in answer.sweep}
+        self.record(answer.events)
+        if answer.opened:
+            self.bell.ring()
+
+    def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:  # noqa: ARG002
+        self.flows[key_of(flow.workflow)] = flow

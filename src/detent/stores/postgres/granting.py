@@ -19,9 +19,9 @@ from detent.lifecycle.workflow import Flow
 from detent.stores import flows
 from detent.stores.api import Claimed, Key, Move, Stored, Want
 from detent.stores.fences import is_alive
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.postgres import arrays
-from detent.stores.postgres.claiming import claimed_before, command_of, spans_of
+from detent.stores.postgres.claiming import claimed_before, spans_of
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.lanes import Lane
@@ -281,12 +281,9 @@ class _Grant:
 
     def _decide(self, stored: Stored, gate: Gate) -> bool:
         want, job = self._want, stored.job
-        if job.workflow is not None and job.step is not None:
-            flow = self._flows.get((job.tenant, job.workflow))
-            if flow is not None:
-                gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+        gate = behind(job, self._flows.get((job.tenant, job.workflow or "")), gate)
         ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=gate)
-        command = command_of(want, want.leases[len(self._taken)])
+        command = want.command(want.leases[len(self._taken)])
         answer = j.decide(job, command, self._now, ctx)
         if not isinstance(answer, j.Accepted):
             return False

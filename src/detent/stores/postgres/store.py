@@ -22,7 +22,7 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
-from detent.stores.bounds import need_size, need_storable, need_time
+from detent.stores.bounds import need_open, need_size, need_storable, need_time
 from detent.stores.postgres import (
     address,
     feeding,
@@ -152,11 +152,10 @@ class PostgresStore:
                 "The store was opened before a fork; open it again in this process",
                 opened_in=self._process,
             )
-        if self._open is None or self._clock is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
+        opened = need_open(self._open)
         if now is not None:
-            need_time(now, self._clock())
-        return self._open
+            need_time(now, self.now())
+        return opened
 
     async def _run(
         self,
@@ -411,9 +410,7 @@ class PostgresStore:
         return await self._run(reading.log_tail, after, max(limit, 0))
 
     def now(self) -> int:
-        if self._clock is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._clock()
+        return need_open(self._clock)()
 
     async def keys(self) -> AsyncIterator[Key]:
         page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)

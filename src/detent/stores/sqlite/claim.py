@@ -15,7 +15,7 @@ from detent.lifecycle.job import Gate, Lease
 from detent.stores import flows
 from detent.stores.api import Claimed, Failure, Fair, Stored, Want
 from detent.stores.fences import is_alive
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.quotas import Limits, Turns
@@ -255,9 +255,8 @@ class _Claim:
 
     def _decide(self, row: Sequence[Any], stored: Stored, lease: str) -> None:
         want, job = self._want, stored.job
-        asked = (j.Dispatch if want.push else j.Claim)(lease, want.holder, want.wire, want.lease_us)
         ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=self._gate_of(stored))
-        answer = j.decide(job, asked, self._now, ctx)
+        answer = j.decide(job, want.command(lease), self._now, ctx)
         if isinstance(answer, j.Accepted):
             self._taken.append(self._write(row, stored, answer))
 
@@ -266,8 +265,7 @@ class _Claim:
         gate = self._gate(job.queue, stored.body.type)
         if job.workflow is None or job.step is None:
             return gate
-        flow = self._tx.known.flow_of(job.tenant, job.workflow)
-        return joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+        return behind(job, self._tx.known.flow_of(job.tenant, job.workflow), gate)
 
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]

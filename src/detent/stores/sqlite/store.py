@@ -21,7 +21,7 @@ from detent.stores import api
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.bell import Bell
 from detent.stores.births import Birth, Births
-from detent.stores.bounds import need_size, need_storable, need_time
+from detent.stores.bounds import need_open, need_size, need_storable, need_time
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
@@ -120,17 +120,14 @@ class SqliteStore:
 
     def _writing(self, now: int | None = None) -> Writer:
         self._need_own_process()
-        if self._writer is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
+        writer = need_open(self._writer)
         if now is not None:
             need_time(now, self._clock())
-        return self._writer
+        return writer
 
     def _reading(self) -> Pool:
         self._need_own_process()
-        if self._pool is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._pool
+        return need_open(self._pool)
 
     def _need_own_process(self) -> None:
         """Threads and locks do not survive a fork, and SQLite forbids to use its handles there."""
@@ -204,11 +201,11 @@ class SqliteStore:
 
     async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
         need_storable(gates)
-        await self._writing(now).do(lambda tx: tx.writing.set_gates(gates))
+        await self._writing(now).do(lambda tx: tx.writing.switch(gates, ()))
 
     async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
         need_storable(limits)
-        await self._writing(now).do(lambda tx: tx.writing.set_limits(limits))
+        await self._writing(now).do(lambda tx: tx.writing.switch((), limits))
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         writer, read, most = self._writing(now), self._reading().read, max(limit, 0)

@@ -1,0 +1,86 @@
+"""How a unit that was judged is written: everything that was asked for, then what follows from it.
+
+The order is the same wherever units are written one by one; a store only says how each part is
+kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from detent.lifecycle import workflow as w
+from detent.lifecycle.job import Job
+from detent.lifecycle.workflow.tally import Standing
+from detent.stores import flows
+from detent.stores.shapes import GateRow, Key, LimitRow, Move, New, Record, Unit
+
+__all__ = ["Writer"]
+
+
+class Writer(ABC):
+    """Writes whole units; nothing is refused here any more."""
+
+    def write(self, unit: Unit, now: int) -> None:
+        """All of the unit, and all that follows from it."""
+        changes, heard = flows.heard_of(unit, self.stood)
+        if unit.flow is not None:
+            self.write_flow(unit.flow.answer)
+        for move in unit.moves:
+            self.write_move(move, now)
+        for new in unit.new:
+            self.write_new(new, now)
+        for record in unit.puts:
+            self.write_record(record, unit.command_id)
+        if unit.gates or unit.limits:
+            self.switch(unit.gates, unit.limits)
+        self.follow(changes, heard, now, unit.command_id)
+
+    def follow(
+        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
+    ) -> None:
+        """What the moves of these jobs ask of their workflows, and then of themselves."""
+        for key in sorted(changes):
+            after = flows.followed(self.flow_of(key), changes[key], jobs, now, command_id)
+            if after.answer.events:
+                self.write_flow(after.answer)
+            recalled = [job.step or "" for job, _ in after.recalled]
+            self.write_tallies(after.flow, [*changes[key], *recalled])
+            for job, answer in after.recalled:
+                self.write_move(Move(job.version, answer.job, answer.events), now)
+
+    # --- what is stored ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def stood(self, key: Key) -> Standing:
+        """How a job stands that has passed the fences."""
+
+    @abstractmethod
+    def flow_of(self, key: Key) -> w.Flow:
+        """A workflow that is stored, or was written a moment ago."""
+
+    # --- how it is kept ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def write_flow(self, answer: w.Accepted) -> None:
+        """Workflow and steps; what a step counts is nobody's to say but the store's."""
+
+    @abstractmethod
+    def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:
+        """What these steps of the workflow count from now on."""
+
+    @abstractmethod
+    def write_move(self, move: Move, now: int) -> None:
+        """A job that goes on, with all that the move brings."""
+
+    @abstractmethod
+    def write_new(self, new: New, now: int) -> None:
+        """A job that was not there before."""
+
+    @abstractmethod
+    def write_record(self, record: Record, command_id: str) -> None:
+        """A small record, or that it is no more."""
+
+    @abstractmethod
+    def switch(self, gates: Sequence[GateRow], limits: Sequence[LimitRow]) -> None:
+        """The newest word about each gate and limit; whoever waits for jobs looks again."""

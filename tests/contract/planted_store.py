@@ -197,18 +197,18 @@ class NotesOutliveTheirLease(MemoryStore):
         return taken
 
 
-class LiftedLimitsKeepTheirUse(MemoryStore):
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        used = dict(self._all.used)
-        await super().set_limits(limits, now=now)
-        self._all.used |= used
+class LiftedLimitsKeepTheirUse(Tables):
+    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
+        used = dict(self.used)
+        super().switch(gates, limits)
+        self.used |= used
 
 
-class ChangedLimitsBeginAnew(MemoryStore):
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+class ChangedLimitsBeginAnew(Tables):
+    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
         for row in limits:
-            self._check(now).used.pop((row.tenant, row.kind, row.name), None)
-        await super().set_limits(limits, now=now)
+            self.used.pop((row.tenant, row.kind, row.name), None)
+        super().switch(gates, limits)
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -195,14 +195,6 @@ class WriteStore(Protocol):
         """
         ...
 
-    async def set_gates(self, gates: Sequence[GateRow], *, now: int) -> None:
-        """Close and open gates; claims see it at once."""
-        ...
-
-    async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:
-        """Set and lift limits; every claim that begins afterwards sees it."""
-        ...
-
     async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:
         """Forget ended jobs that a rule lets go, oldest end first; how many were.
 

@@ -193,12 +193,6 @@ class MemoryStore(Reading):
                 self._all.handed_out.pop(key, None)
         return True
 
-    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
-        self._check(now, gates).switch(gates, ())
-
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        self._check(now, limits).switch((), limits)
-
     async def seal(self, *, limit: int = 10_000) -> seal.Block | None:
         done = self._all.leaves[-1][0] if self._all.leaves else 0
         chosen = [(fed.pos, seal.leaf(fed.event)) for fed in await self.feed(done, limit)]

@@ -29,7 +29,6 @@ from detent.stores.postgres import (
     placing,
     pruning,
     reading,
-    switching,
     upkeep,
     writing,
 )
@@ -288,19 +287,6 @@ class PostgresStore:
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._opened(now)
         return await self._run(upkeep.extend, leases)
-
-    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
-        need_storable(gates)
-        self._opened(now)
-        await self._run(switching.put_gates, gates)
-        self._tell()
-
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        need_storable(limits)
-        self._opened(now)
-        await self._run(switching.set_limits, limits)
-        self._is_limited = True
-        self._tell()
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         self._opened(now)

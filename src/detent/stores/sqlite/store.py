@@ -199,14 +199,6 @@ class SqliteStore:
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.extend(tx, leases))
 
-    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
-        need_storable(gates)
-        await self._writing(now).do(lambda tx: tx.writing.switch(gates, ()))
-
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        need_storable(limits)
-        await self._writing(now).do(lambda tx: tx.writing.switch((), limits))
-
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         writer, read, most = self._writing(now), self._reading().read, max(limit, 0)
         gone = 0

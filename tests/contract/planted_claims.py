@@ -12,10 +12,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.job import JobState
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.stores import api, limits
-from detent.stores.api import Stored, Want
+from detent.stores.api import Named, Stored, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.memory import MemoryStore
-from detent.stores.quotas import Met, Named, Quotas
+from detent.stores.quotas import Met, Quotas
 from tests.contract.making import Clock
 
 Turn = tuple[int, int, int, int, str]

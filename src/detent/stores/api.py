@@ -47,6 +47,7 @@ from detent.stores.shapes import (
     Line,
     Logged,
     Move,
+    Named,
     New,
     Note,
     Outcome,
@@ -97,6 +98,7 @@ __all__ = [
     "Line",
     "Logged",
     "Move",
+    "Named",
     "New",
     "Note",
     "Outcome",
@@ -254,7 +256,7 @@ class ReadStore(Protocol):
         """The small records of a kind, by id, after one."""
         ...
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+    async def record(self, keys: Sequence[Named]) -> Sequence[Record | None]:
         """The small records of these kinds, tenants and ids, in order."""
         ...
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from detent.lifecycle.job import Lease
+from detent.stores.legal import is_grantable
+from detent.stores.shapes import Claimed, Want
 
-__all__ = ["MISSING", "is_alive", "is_over"]
+__all__ = ["MISSING", "denied", "is_alive", "is_over"]
 
 MISSING: Final = Lease(0, lost=True)
 """A row that is not there counts as lost."""
@@ -20,3 +22,10 @@ def is_over(row: Lease, *, wire: bool, now: int) -> bool:
 def is_alive(row: Lease, now: int) -> bool:
     """Whether a worker may be given anything."""
     return not row.lost and now < row.until
+
+
+def denied(want: Want, holder: Lease, now: int) -> Claimed | None:
+    """The answer to a wish that is granted nothing, whatever there is; `holder` is its row."""
+    if not is_grantable(want):
+        return Claimed()
+    return None if want.wire or is_alive(holder, now) else Claimed(lost=True)

@@ -17,6 +17,7 @@ from detent.stores.shapes import (
     Key,
     LeaseAlive,
     Move,
+    Named,
     New,
     Outcome,
     Own,
@@ -51,6 +52,10 @@ class Head(Protocol):
     def wire(self) -> int:
         """Whether that lease has a row of its own."""
 
+    @property
+    def holder(self) -> str | None:
+        """Whose row is behind it otherwise."""
+
 
 class Judge(ABC):
     """Judges a unit against what is stored, before any of it is written."""
@@ -82,7 +87,7 @@ class Judge(ABC):
             return None
         key = (move.job.tenant, move.job.id)
         head = self.head(key)
-        row = self.row_behind(key) if move.lost else None
+        row = self.row_behind(head) if move.lost and head else None
         if head and row and not is_over(row, wire=bool(head.wire), now=now):
             return LeaseAlive(key, row)
         taker = None if move.taken_by is None else self.worker_lease(move.taken_by)
@@ -113,6 +118,12 @@ class Judge(ABC):
     def _is_born(self, unit: Unit) -> bool:
         """A job that came with the unit tells that it was committed, whatever went on since."""
         return any(self.is_own(unit, key_of(new.job)) for new in unit.new)
+
+    def row_behind(self, head: Head) -> Lease | None:
+        """The row behind a job's lease, if it has one."""
+        if head.lease is None:
+            return None
+        return self.wire_lease(head.lease) if head.wire else self.worker_lease(head.holder or "")
 
     # --- what must be the only one of its kind ----------------------------------------------------
 
@@ -164,8 +175,8 @@ class Judge(ABC):
         """Whether the command of this unit stands in the history of that record."""
 
     @abstractmethod
-    def row_behind(self, key: Key) -> Lease | None:
-        """The row behind a job's lease, if it has one."""
+    def wire_lease(self, lease: str) -> Lease:
+        """The row of a wire lease."""
 
     @abstractmethod
     def worker_lease(self, worker: str) -> Lease:
@@ -176,7 +187,7 @@ class Judge(ABC):
         """A workflow with its steps and tallies."""
 
     @abstractmethod
-    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+    def record_of(self, name: Named) -> tuple[Record | None, str]:
         """A small record, and the command that wrote it."""
 
     @abstractmethod

@@ -8,12 +8,10 @@ from typing import Final, Self, TypeAlias
 
 from detent.stores import limits
 from detent.stores.limits import Limit, Used
-from detent.stores.shapes import LimitKind
+from detent.stores.shapes import LimitKind, Named
 
-__all__ = ["Met", "Named", "Quotas", "names_of"]
+__all__ = ["Met", "Quotas", "names_of"]
 
-Named: TypeAlias = tuple[str, str, str]
-"""A tenant, what kind of thing is meant, and its name."""
 Met: TypeAlias = tuple[Limit, Used, int]
 """A limit, what has started under it, and how many jobs under it are in hands."""
 _QUEUE: Final = LimitKind.QUEUE.value

@@ -23,7 +23,7 @@ class Writer(ABC):
 
     def write(self, unit: Unit, now: int) -> None:
         """All of the unit, and all that follows from it."""
-        changes, heard = flows.heard_of(unit, self.stood)
+        changes, heard = flows.heard_of(unit, self.job)
         if unit.flow is not None:
             self.write_flow(unit.flow.answer)
         for move in unit.moves:
@@ -41,7 +41,10 @@ class Writer(ABC):
     ) -> None:
         """What the moves of these jobs ask of their workflows, and then of themselves."""
         for key in sorted(changes):
-            after = flows.followed(self.flow_of(key), changes[key], jobs, now, command_id)
+            before = self.flow(key)
+            if before is None:
+                raise LookupError(key)
+            after = flows.followed(before, changes[key], jobs, now, command_id)
             if after.answer.events:
                 self.write_flow(after.answer)
             recalled = [job.step or "" for job, _ in after.recalled]
@@ -52,11 +55,11 @@ class Writer(ABC):
     # --- what is stored ---------------------------------------------------------------------------
 
     @abstractmethod
-    def stood(self, key: Key) -> Standing:
+    def job(self, key: Key) -> Standing:
         """How a job stands that has passed the fences."""
 
     @abstractmethod
-    def flow_of(self, key: Key) -> w.Flow:
+    def flow(self, key: Key) -> w.Flow | None:
         """A workflow that is stored, or was written a moment ago."""
 
     # --- how it is kept ---------------------------------------------------------------------------

@@ -7,12 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from detent.lifecycle import event, job, seal, worker, workflow
-from detent.stores import api
-from detent.stores.api import Fed, Key, Logged, Stored, WorkerRow
-from detent.stores.bounds import need_open, need_storable, need_time
-from detent.stores.legal import is_storable
+from detent.stores import api, bounds, legal, quotas
+from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
 from detent.stores.memory.tables import Tables
-from detent.stores.quotas import Named, names_of
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
 __all__ = ["Reading", "due", "first"]
@@ -34,19 +31,19 @@ class Reading:
     @property
     def _all(self) -> Tables:
         """All there is, while the store is open."""
-        return need_open(self._opened)
+        return bounds.need_open(self._opened)
 
     def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
         """All there is, if the caller's clock is right and these rows can be kept."""
-        need_time(now, self._clock())
-        need_storable(rows)
+        bounds.need_time(now, self._clock())
+        bounds.need_storable(rows)
         return self._all
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return [self._all.jobs.get(key) for key in keys]
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        jobs = self._all.jobs if is_storable((chosen, page.after)) else {}
+        jobs = self._all.jobs if legal.is_storable((chosen, page.after)) else {}
         return _paged({key: one for key, one in jobs.items() if _is_chosen(one, chosen)}, page)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
@@ -99,7 +96,7 @@ class Reading:
 
     def _limits_of(self, stored: Stored) -> list[Named]:
         """The limits that the job stands under, if they exist."""
-        return names_of(stored.job.tenant, stored.job.queue, stored.body.key)
+        return quotas.names_of(stored.job.tenant, stored.job.queue, stored.body.key)
 
     async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[WorkerRow]:
         rows = [row for row in self._all.workers.values() if row.lost is gone]

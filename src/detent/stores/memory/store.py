@@ -11,13 +11,10 @@ from detent.errors import BadUrl
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
 from detent.lifecycle.job.table import PARKED
-from detent.stores import api
-from detent.stores.api import Key, Move, Retention, Stored, Unit, Want, WorkerRow, key_of
-from detent.stores.bounds import AGAIN_US, TURNS_US, need_size
-from detent.stores.fences import is_alive
-from detent.stores.legal import is_grantable
+from detent.stores import api, bounds, fences
+from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
 from detent.stores.memory.reading import Reading, due, first
-from detent.stores.quotas import Met, Named, Quotas
+from detent.stores.quotas import Met, Quotas
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
 
 __all__ = ["MemoryStore", "connect"]
@@ -44,23 +41,20 @@ class MemoryStore(Reading):
         self._opened = None
         self._tables.bell.stop()
 
-    async def step(
-        self, units: Sequence[Unit], *, now: int, want: Want | None = None
-    ) -> api.Stepped:
+    async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
         self._check(now)
-        need_size(units, want)
+        bounds.need_size(units, want)
         outcomes = tuple(self._all.commit(unit, now) for unit in units)
         seen = self._all.bell.rung
         claimed = api.Claimed() if want is None else replace(self._claim(want, now), seen=seen)
-        return api.Stepped(outcomes, claimed)
+        return Stepped(outcomes, claimed)
 
     # --- claims -----------------------------------------------------------------------------------
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
-        if not is_grantable(want):
-            return api.Claimed()
-        if not want.wire and not is_alive(self._all.worker_lease(want.holder), now):
-            return api.Claimed(lost=True)
+        denied = fences.denied(want, self._all.worker_lease(want.holder), now)
+        if denied is not None:
+            return denied
         again = self._claimed_before(want)
         mine = tuple(one for one in again if one.job.tenant == want.tenant)
         return api.Claimed(mine) if again else self._grant(want, now)
@@ -76,8 +70,7 @@ class MemoryStore(Reading):
 
     def _grant(self, want: Want, now: int) -> api.Claimed:
         """The best of those that are left, again and again; the lifecycle and limits may object."""
-        free = [x for x in self._all.jobs.values() if x.job.state is j.JobState.AVAILABLE]
-        left = [one for one in free if self._fits(one, want)]
+        left = [one for one in self._all.jobs.values() if self._fits(one, want)]
         quotas, moves = self._quotas(now, self._met), list[Move]()
         while left and len(moves) < len(want.leases):
             stored = min(left, key=lambda one: self._turn(one, want))
@@ -101,10 +94,9 @@ class MemoryStore(Reading):
         return (found.row.limit or api.Limit(), found.used, found.active) if found else None
 
     def _fits(self, stored: Stored, want: Want) -> bool:
-        job, kind = stored.job, stored.body.type
+        job, is_free = stored.job, stored.job.state is j.JobState.AVAILABLE
         is_there = job.tenant == want.tenant and job.queue in want.queues
-        is_known = want.types is None or kind in want.types
-        return is_there and is_known and (want.profiles is None or job.profile in want.profiles)
+        return is_free and is_there and want.takes(stored.body.type, job.profile)
 
     def _turn(self, stored: Stored, want: Want) -> tuple[int, int, int, int, str]:
         """Whoever was served longest ago, if that counts; then queue, priority, place and id."""
@@ -142,28 +134,26 @@ class MemoryStore(Reading):
         return 0 if self._lost_holder(stored.job) or self._is_swept(stored.job) else stored.wake_at
 
     def _lost_holder(self, job: j.Job) -> WorkerRow | None:
-        is_held = job.lease is not None and not job.wire
-        row = self._all.workers.get(job.holder or "") if is_held else None
+        """The row of the instance that has the job, if it is marked lost."""
+        row = None if job.wire or job.lease is None else self._all.workers.get(job.holder or "")
         return row if row is not None and row.lost else None
 
     def _is_swept(self, job: j.Job) -> bool:
-        if job.workflow is None or job.step is None or job.state not in PARKED:
-            return False
-        return (job.tenant, job.workflow, job.step) in self._all.swept
+        return job.state in PARKED and (job.tenant, job.workflow, job.step) in self._all.swept
 
     def _hand_out(self, key: Key, until: int) -> api.Due:
         self._all.handed_out[key] = until
         stored = self._all.jobs[key] = replace(self._all.jobs[key], wake_at=until)
-        lease, gate = self._all.row_behind(key), self._all.gate_of(stored)
-        is_swept, holder = self._is_swept(stored.job), self._lost_holder(stored.job)
-        return api.Due(stored, lease, gate, is_swept, holder)
+        lease, gate = self._all.row_behind(stored.job), self._all.gate_of(stored)
+        return api.Due(
+            stored, lease, gate, self._is_swept(stored.job), self._lost_holder(stored.job)
+        )
 
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
     ) -> Sequence[api.Record]:
         records = self._check(now).records
-        waking = ((record.wake_at, name) for name, (record, _) in records.items())
-        taken = due(now, limit, waking)
+        taken = due(now, limit, ((one.wake_at, name) for name, (one, _) in records.items()))
         for name in taken:
             record, command_id = records[name]
             records[name] = (replace(record, wake_at=now + hold_us), command_id)
@@ -194,15 +184,14 @@ class MemoryStore(Reading):
         return True
 
     async def seal(self, *, limit: int = 10_000) -> seal.Block | None:
-        done = self._all.leaves[-1][0] if self._all.leaves else 0
-        chosen = [(fed.pos, seal.leaf(fed.event)) for fed in await self.feed(done, limit)]
-        if not chosen:
+        fed = await self.feed(self._all.sealed_until, limit)
+        if not fed:
             return None
-        blocks = [None, *self._all.blocks]
-        before, skip = blocks[-1], blocks[seal.skip_of(len(blocks))]
-        self._all.blocks.append(seal.seal([leaf for _, leaf in chosen], before, skip))
-        self._all.leaves += chosen
-        return self._all.blocks[-1]
+        blocks, leaves = [None, *self._all.blocks], [seal.leaf(one.event) for one in fed]
+        made = seal.seal(leaves, blocks[-1], blocks[seal.skip_of(len(blocks))])
+        self._all.blocks.append(made)
+        self._all.leaves += zip((one.pos for one in fed), leaves, strict=True)
+        return made
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
         tables = self._all
@@ -217,13 +206,12 @@ class MemoryStore(Reading):
 
     def _beat(self, row: WorkerRow, now: int) -> bool:
         """Whoever says that it was here before and is not known was forgotten as gone."""
-        known = self._all.workers.get(row.id)
-        if known is None and row.renews:
+        new = None if row.renews else WorkerRow(row.id, row.alive_until, who=row.who)
+        known = self._all.workers.get(row.id, new)
+        if known is None or known.lost:
             return False
-        known = known or WorkerRow(row.id, row.alive_until, who=row.who)
-        if not known.lost:
-            self._all.workers[row.id] = self._renewed(known, row, now)
-        return not known.lost
+        self._all.workers[row.id] = self._renewed(known, row, now)
+        return True
 
     def _renewed(self, known: WorkerRow, row: WorkerRow, now: int) -> WorkerRow:
         if 0 < known.beat_at - now <= LATE_US:
@@ -278,24 +266,24 @@ class MemoryStore(Reading):
         self._all.forget(keys)
         return len(names) + len(keys)
 
-    async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:
+    async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         self._check(now)
         gone = first(limit, self._ready(rules))
         self._all.forget(gone)
         for keys in first(limit, self._ready_flows(rules)):
             self._all.forget(keys)
         self._forget_promises(now)
-        self._forget_turns(now - TURNS_US, limit)
+        self._forget_turns(now - bounds.TURNS_US, limit)
         return len(gone)
 
-    def _ready(self, rules: Sequence[Retention]) -> list[Key]:
+    def _ready(self, rules: Sequence[api.Retention]) -> list[Key]:
         """The jobs that may go."""
         jobs = [one.job for one in self._all.jobs.values()]
         over = [job for job in jobs if any(self._lets_go(rule, job) for rule in rules)]
         ready = [job for job in over if self._all.is_sealed(key_of(job)) and self._is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 
-    def _lets_go(self, rule: Retention, job: j.Job) -> bool:
+    def _lets_go(self, rule: api.Retention, job: j.Job) -> bool:
         is_meant = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
         is_over = job.ended_at is not None and job.ended_at < rule.before
         return is_meant and is_over and job.state == rule.state
@@ -305,7 +293,7 @@ class MemoryStore(Reading):
         flow = self._all.flows.get((job.tenant, job.workflow or ""))
         return flow is None or flow.workflow.ended_at is not None
 
-    def _ready_flows(self, rules: Sequence[Retention]) -> Iterator[list[Key]]:
+    def _ready_flows(self, rules: Sequence[api.Retention]) -> Iterator[list[Key]]:
         """Ended workflows with their steps, without jobs and older than some rule asks for."""
         used = {(one.job.tenant, one.job.workflow) for one in self._all.jobs.values()}
         for key, flow in sorted(self._all.flows.items()):
@@ -330,6 +318,6 @@ class MemoryStore(Reading):
         kept = ((until[key], key) for key, stored in jobs.items() if stored.result is not None)
         over = due(now, limit, kept)
         gone = [key for key in over if self._is_alone(jobs[key].job)]
-        until |= dict.fromkeys(over, now + AGAIN_US)
+        until |= dict.fromkeys(over, now + bounds.AGAIN_US)
         jobs |= {key: replace(jobs[key], result=None) for key in gone}
         return len(gone)

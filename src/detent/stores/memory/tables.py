@@ -10,19 +10,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from detent.lifecycle import job as j
+from detent.lifecycle import seal, worker
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
-from detent.lifecycle.seal import Block
-from detent.lifecycle.worker import Instance
-from detent.stores import api
-from detent.stores.api import Key, Move, New, Stored, Unit, key_of, name_of
+from detent.stores import api, fences, legal, siblings
+from detent.stores.api import Key, Move, Named, New, Stored, Unit, key_of, name_of
 from detent.stores.bell import Bell
-from detent.stores.fences import MISSING
 from detent.stores.gates import behind
 from detent.stores.judging import Judge
-from detent.stores.legal import is_storable
-from detent.stores.quotas import Named
-from detent.stores.siblings import counts
 from detent.stores.writing import Writer
 
 __all__ = ["Tables"]
@@ -46,10 +41,10 @@ class Tables(Judge, Writer):
         self.used: dict[Named, api.Used] = {}
         self.served: dict[Named, int] = {}
         self.workers: dict[str, api.WorkerRow] = {}
-        self.instances: dict[Key, Instance] = {}
+        self.instances: dict[Key, worker.Instance] = {}
         self.events: defaultdict[Key, list[api.Fed]] = defaultdict(list)
         self.leaves: list[tuple[int, bytes]] = []
-        self.blocks: list[Block] = []
+        self.blocks: list[seal.Block] = []
         self.lines: list[api.Logged] = []
         self.bell = Bell()
         self._positions, self._cursors = count(1), count(1)
@@ -66,14 +61,19 @@ class Tables(Judge, Writer):
         for event in events:
             self.events[event.tenant, event.record].append(api.Fed(next(self._positions), event))
 
+    @property
+    def sealed_until(self) -> int:
+        """Up to which position of the feed everything stands in a block."""
+        return self.leaves[-1][0] if self.leaves else 0
+
     def is_sealed(self, key: Key) -> bool:
         """Whether all that happened to the record stands in a block."""
-        return self.events[key][-1].pos <= (self.leaves[-1][0] if self.leaves else 0)
+        return self.events[key][-1].pos <= self.sealed_until
 
     def log(self, key: Key, line: api.Line) -> int:
         """The line's cursor among those of its job; none where nothing may be kept."""
         stored = self.jobs.get(key)
-        if stored is None or stored.job.erased_at is not None or not is_storable(line):
+        if stored is None or stored.job.erased_at is not None or not legal.is_storable(line):
             return 0
         cursor = 1 + sum(one.key == key for one in self.lines)
         self.lines.append(api.Logged(key, cursor, line, next(self._cursors)))
@@ -108,15 +108,12 @@ class Tables(Judge, Writer):
     def is_own(self, unit: Unit, key: Key) -> bool:
         return any(fed.event.command_id == unit.command_id for fed in self.events.get(key, ()))
 
-    def row_behind(self, key: Key) -> j.Lease | None:
-        job = self.job(key)
-        if job.lease is None or job.wire:
-            return None if job.lease is None else self.leases.get(job.lease, MISSING)
-        return self.worker_lease(job.holder or "")
+    def wire_lease(self, lease: str) -> j.Lease:
+        return self.leases.get(lease, fences.MISSING)
 
     def worker_lease(self, worker: str) -> j.Lease:
         row = self.workers.get(worker)
-        return MISSING if row is None else j.Lease(row.alive_until, row.lost)
+        return fences.MISSING if row is None else j.Lease(row.alive_until, row.lost)
 
     def flow(self, key: Key) -> w.Flow | None:
         return self.flows.get(key)
@@ -132,7 +129,7 @@ class Tables(Judge, Writer):
         moved = {key_of(move.job): move.job for move in unit.moves}
         alike = [key for key, name in self.fingerprints.items() if name == unique.fingerprint]
         jobs = [self.job(key) for key in alike if key[0] == new.job.tenant]
-        there = [job for job in jobs if counts(moved.get(key_of(job), job), unique)]
+        there = [job for job in jobs if siblings.counts(moved.get(key_of(job), job), unique)]
         return min(there, key=lambda job: job.created_at, default=None)
 
     def _illegal(self, unit: Unit) -> api.Rejected | None:
@@ -161,9 +158,6 @@ class Tables(Judge, Writer):
         return any(number > 1 for number in held.values())
 
     # --- writing ----------------------------------------------------------------------------------
-
-    def stood(self, key: Key) -> j.Job:
-        return self.job(key)
 
     def write_move(self, move: Move, now: int) -> None:
         key = key_of(move.job)
@@ -230,9 +224,6 @@ class Tables(Judge, Writer):
         self.limits = {name: row for name, row in named.items() if row.limit is not None}
         self.used = {name: used for name, used in self.used.items() if name in self.limits}
         self.bell.ring()
-
-    def flow_of(self, key: Key) -> w.Flow:
-        return self.flows[key]
 
     def write_flow(self, answer: w.Accepted) -> None:
         key = key_of(answer.flow.workflow)

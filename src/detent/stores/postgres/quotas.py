@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from copy import copy
 
-from detent.stores.api import Fair, Want
+from detent.stores.api import Fair, Named, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane
-from detent.stores.quotas import Met, Named, Quotas, names_of
+from detent.stores.quotas import Met, Quotas, names_of
 
 __all__ = ["Limits", "Turns"]
 

@@ -333,7 +333,7 @@ class PostgresStore:
     ) -> Sequence[Record]:
         return await self._run(reading.records, kind, tenant, after, max(limit, 0))
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+    async def record(self, keys: Sequence[api.Named]) -> Sequence[Record | None]:
         return await self._run(reading.record, keys)
 
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:

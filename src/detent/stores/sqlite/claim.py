@@ -14,9 +14,8 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Gate, Lease
 from detent.stores import flows
 from detent.stores.api import Claimed, Failure, Fair, Stored, Want
-from detent.stores.fences import is_alive
+from detent.stores.fences import denied
 from detent.stores.gates import behind
-from detent.stores.legal import is_grantable
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.quotas import Limits, Turns
 from detent.stores.sqlite.spots import Lane, Spot, spot_of
@@ -51,12 +50,11 @@ class _Walk(NamedTuple):
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    if not is_grantable(want):
-        return Claimed()
-    tx.pending.flush()
     alive = tx.known.worker_lease(want.holder)
-    if not want.wire and not is_alive(alive, now):
-        return Claimed(lost=True)
+    nothing = denied(want, alive, now)
+    if nothing is not None:
+        return nothing
+    tx.pending.flush()
     again = _claimed_before(tx, want)
     if again is not None:
         return Claimed(again)
@@ -154,8 +152,7 @@ class _Claim:
         want, lanes = self._want, list[Lane]()
         delivery = "push" if want.push else "pull"
         for kind, profile, key in self._found(queue, delivery):
-            is_wanted = want.types is None or kind in want.types
-            if is_wanted and (want.profiles is None or profile in want.profiles):
+            if want.takes(kind, profile):
                 gate = self._gate(queue, kind)
                 if not gate.closed and not gate.queue_deleted:
                     lanes.append(Lane(want.tenant, queue, delivery, kind, profile, key))

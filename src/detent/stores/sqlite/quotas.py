@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from detent.stores.api import Fair, LimitKind
+from detent.stores.api import Fair, LimitKind, Named
 from detent.stores.limits import Limit, Used
-from detent.stores.quotas import Met, Named, Quotas, names_of
+from detent.stores.quotas import Met, Quotas, names_of
 from detent.stores.sqlite.spots import Lane
 from detent.stores.sqlite.transaction import Transaction
 

@@ -250,7 +250,7 @@ class SqliteStore:
     ) -> Sequence[api.Record]:
         return await self._reading().read(reader.records, kind, tenant, after, limit)
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[api.Record | None]:
+    async def record(self, keys: Sequence[api.Named]) -> Sequence[api.Record | None]:
         return await self._reading().read(reader.record, keys)
 
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:

@@ -60,7 +60,7 @@ def _may_be_since_ever(stored: Stored) -> bool:
 
 def _due(tx: Transaction, stored: Stored) -> Due:
     job = stored.job
-    lease = tx.known.lease_of(job.lease, job.wire, job.holder)
+    lease = tx.units.row_behind(job)
     holder = _lost_holder(tx, job, lease)
     gate = gate_of(tx.connection, job.tenant, job.queue, stored.body.type)
     if job.workflow is None or job.step is None:

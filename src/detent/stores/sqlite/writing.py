@@ -72,7 +72,7 @@ class Writing(Writer):
 
     # --- jobs ---------------------------------------------------------------------------------
 
-    def stood(self, key: Key) -> _Stood:
+    def job(self, key: Key) -> _Stood:
         head = self._known.must(key)
         previous = None if head.previous is None else JobState(head.previous)
         return _Stood(JobState(head.state), previous, head.attempt)
@@ -111,8 +111,8 @@ class Writing(Writer):
         """No later than the end of the wire lease that goes on, which the caller may not know."""
         if not head.wire or head.lease is None or head.lease != move.job.lease:
             return move.wake_at
-        row = self._known.lease_of(head.lease, head.wire, head.holder)
-        if row is None or row.lost:
+        row = self._known.wire_lease(head.lease)
+        if row.lost:
             return move.wake_at
         return row.until if move.wake_at is None else min(move.wake_at, row.until)
 
@@ -226,8 +226,8 @@ class Writing(Writer):
             self._pending.add("step_sweep", key[0], step_id)
         self._pending.record(answer.events)
 
-    def flow_of(self, key: Key) -> w.Flow:
-        return self._known.flow_of(*key)
+    def flow(self, key: Key) -> w.Flow | None:
+        return self._known.flow(key)
 
     def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:
         """A step without jobs has none."""

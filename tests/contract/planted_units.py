@@ -14,6 +14,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import OPEN, Gate, Job, JobState, Lease
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
+from detent.stores.judging import Head
 from detent.stores.memory import MemoryStore
 from detent.stores.memory.tables import Tables
 
@@ -522,5 +523,5 @@ class SiblingsAreNotCompared(Tables):
 
 
 class ALateWordPutsTheEndOff(Tables):
-    def _in_time(self, job: Job, move: Move) -> int | None:
+    def in_time(self, before: Head, move: Move) -> int | None:
         return move.wake_at

@@ -105,7 +105,7 @@ class Twins:
         await self.both(lambda store: store.overdue(now=self.clock.now))
         await self.both(lambda store: store.workers())
         await self.both(lambda store: store.workers(gone=True))
-        await self.both(lambda store: store.find_instances("", "x", ("", "i0"), 2))
+        await self.both(lambda store: store.find_instances("x", ("", "i0"), 2))
         for tenant in ("", "t2"):
             await self.both(lambda store, t=tenant: store.gates(t))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))

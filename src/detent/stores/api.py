@@ -284,13 +284,9 @@ class ReadStore(Protocol):
         ...
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[Instance]:
-        """Those that fit, by tenant and id, after one."""
+        """Those of a slot, or all, by tenant and id, after one."""
         ...
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow.tally import Standing
 from detent.stores import flows
+from detent.stores.judging import Head
 from detent.stores.shapes import GateRow, Key, LimitRow, Move, New, Record, Unit
 
 __all__ = ["Writer"]
@@ -52,6 +53,14 @@ class Writer(ABC):
             for job, answer in after.recalled:
                 self.write_move(Move(job.version, answer.job, answer.events), now)
 
+    def in_time(self, before: Head, move: Move) -> int | None:
+        """No later than the end of the wire lease that goes on, which the caller may not know."""
+        if not before.wire or before.lease is None or before.lease != move.job.lease:
+            return move.wake_at
+        row = self.wire_lease(before.lease)
+        ends = [move.wake_at] if row.lost else [move.wake_at, row.until]
+        return min((at for at in ends if at is not None), default=None)
+
     # --- what is stored ---------------------------------------------------------------------------
 
     @abstractmethod
@@ -61,6 +70,10 @@ class Writer(ABC):
     @abstractmethod
     def flow(self, key: Key) -> w.Flow | None:
         """A workflow that is stored, or was written a moment ago."""
+
+    @abstractmethod
+    def wire_lease(self, lease: str) -> Lease:
+        """The row of a wire lease."""
 
     # --- how it is kept ---------------------------------------------------------------------------
 

@@ -68,8 +68,7 @@ class Reading:
     async def find_workflows(
         self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
     ) -> Sequence[workflow.Workflow]:
-        every = {key: flow.workflow for key, flow in self._all.flows.items()}
-        mine = {key: one for key, one in every.items() if tenant in (None, key[0])}
+        mine = {key: x.workflow for key, x in self._all.flows.items() if tenant in (None, key[0])}
         return _paged({key: one for key, one in mine.items() if state in (None, one.state)}, page)
 
     async def records(
@@ -112,15 +111,10 @@ class Reading:
         return [self._all.instances.get(key) for key in keys]
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[worker.Instance]:
         found = [one for key, one in sorted(self._all.instances.items()) if key > (after or ())]
-        mine = [one for one in found if tenant in (None, one.tenant)]
-        return first(limit, (one for one in mine if slot in (None, one.slot)))
+        return first(limit, (one for one in found if slot in (None, one.slot)))
 
     async def history(self, key: Key) -> Sequence[event.Event]:
         return [fed.event for fed in self._all.events.get(key, ())]

@@ -144,10 +144,9 @@ class MemoryStore(Reading):
     def _hand_out(self, key: Key, until: int) -> api.Due:
         self._all.handed_out[key] = until
         stored = self._all.jobs[key] = replace(self._all.jobs[key], wake_at=until)
-        lease, gate = self._all.row_behind(stored.job), self._all.gate_of(stored)
-        return api.Due(
-            stored, lease, gate, self._is_swept(stored.job), self._lost_holder(stored.job)
-        )
+        job, gate = stored.job, self._all.gate_of(stored)
+        lease, holder = self._all.row_behind(job), self._lost_holder(job)
+        return api.Due(stored, lease, gate, self._is_swept(job), holder)
 
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
@@ -194,8 +193,7 @@ class MemoryStore(Reading):
         return made
 
     async def append_logs(self, lines: Sequence[tuple[Key, api.Line]]) -> Sequence[int]:
-        tables = self._all
-        return [tables.log(key, line) for key, line in lines]
+        return [self._all.log(key, line) for key, line in lines]
 
     # --- worker instances -------------------------------------------------------------------------
 
@@ -255,10 +253,9 @@ class MemoryStore(Reading):
     # --- forgetting: whatever has been over for longest goes first --------------------------------
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
-        jobs = [stored.job for stored in self._check(now).jobs.values()]
-        held = {job.holder for job in jobs if job.lease is not None and not job.wire}
+        busy = [self._lost_holder(stored.job) for stored in self._check(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
-        over = [(row.ended_at, name) for name, row in rows.items() if name not in held]
+        over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
         names, keys = due(before - 1, limit, over), due(before - 1, limit, told)
         for name in names:

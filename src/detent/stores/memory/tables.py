@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
@@ -134,12 +134,11 @@ class Tables(Judge, Writer):
 
     def _illegal(self, unit: Unit) -> api.Rejected | None:
         """The rules of all stores, and what the keys of a table refuse: to hold a thing twice."""
-        found = super()._illegal(unit)
-        if found is None and self._is_told_twice(unit):
-            found = api.Rejected("a version of its history exists already")
-        if found is None and self._is_held_twice(unit):
-            found = api.Rejected("its holder has that lease already, for another job")
-        return found
+        if self._is_told_twice(unit):
+            return api.Rejected("a version of its history exists already")
+        if self._is_held_twice(unit):
+            return api.Rejected("its holder has that lease already, for another job")
+        return super()._illegal(unit)
 
     def _is_told_twice(self, unit: Unit) -> bool:
         events = [event for new in unit.new for event in new.events]
@@ -150,12 +149,10 @@ class Tables(Judge, Writer):
     def _is_held_twice(self, unit: Unit) -> bool:
         """A lease is made once per claim: its holder has it for one job and for no other."""
         jobs = [move.job for move in unit.moves] + [new.job for new in unit.new]
-        if any(job.lease for job in jobs):
-            after = {key: one.job for key, one in self.jobs.items()}
-            after |= {key_of(job): job for job in jobs}
-            jobs = list(after.values())
-        held = Counter((job.holder, job.lease) for job in jobs if job.lease is not None)
-        return any(number > 1 for number in held.values())
+        given = {(job.holder, job.lease) for job in jobs if job.lease is not None}
+        after = {key: one.job for key, one in self.jobs.items()} if given else {}
+        after |= {key_of(job): job for job in jobs}
+        return sum((job.holder, job.lease) in given for job in after.values()) > len(given)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -165,7 +162,7 @@ class Tables(Judge, Writer):
         after = Stored(
             job=move.job if move.events else before.job,
             body=before.body if move.meta is None else replace(before.body, meta=move.meta),
-            wake_at=self._in_time(before.job, move),
+            wake_at=self.in_time(before.job, move),
             result=before.result if move.result is None else move.result,
             failures=(*before.failures, move.failure) if move.failure else before.failures,
             note=before.note,
@@ -176,12 +173,6 @@ class Tables(Judge, Writer):
         self._put(after if after.job.erased_at is None else self._erased(after), move.events, now)
         for line in move.lines:
             self.log(key, line)
-
-    def _in_time(self, job: j.Job, move: Move) -> int | None:
-        """No later than the end of the wire lease that goes on, which the caller may not know."""
-        row = self.leases.get(job.lease or "") if job.lease == move.job.lease else None
-        ends = [move.wake_at] if row is None else [move.wake_at, row.until]
-        return min((at for at in ends if at is not None), default=None)
 
     def _erased(self, stored: Stored) -> Stored:
         """Nothing is left of what the job was about or said, and no later move brings any."""

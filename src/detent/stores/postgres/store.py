@@ -353,13 +353,9 @@ class PostgresStore:
         return await self._run(staff.instances, keys)
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[Instance]:
-        return await self._run(staff.find_instances, tenant, slot, after, limit)
+        return await self._run(staff.find_instances, slot, after, limit)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.job import Job, JobState, Lease
 from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
@@ -80,7 +80,7 @@ class Writing(Writer):
     def write_move(self, move: Move, now: int) -> None:
         job, pending = move.job, self._pending
         head = self._known.must((job.tenant, job.id))
-        wake_at = self._in_time(head, move)
+        wake_at = self.in_time(head, move)
         if move.events:
             self._write_head(head, move, wake_at)
             pending.record(move.events)
@@ -107,14 +107,8 @@ class Writing(Writer):
         row = rows.move_row(job, wake_at, self.gated(job), head.seq, move.version)
         pending.add_row("job_move", row)
 
-    def _in_time(self, head: Head, move: Move) -> int | None:
-        """No later than the end of the wire lease that goes on, which the caller may not know."""
-        if not head.wire or head.lease is None or head.lease != move.job.lease:
-            return move.wake_at
-        row = self._known.wire_lease(head.lease)
-        if row.lost:
-            return move.wake_at
-        return row.until if move.wake_at is None else min(move.wake_at, row.until)
+    def wire_lease(self, lease: str) -> Lease:
+        return self._known.wire_lease(lease)
 
     def _moved(self, head: Head, job: Job, now: int) -> None:
         pending, after = self._pending, spot_of(job, head.type, head.key)

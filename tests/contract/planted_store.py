@@ -81,7 +81,7 @@ class OneDueItemTooMany(MemoryStore):
 class DueGoesById(MemoryStore):
     def _due_since(self, stored: Stored) -> int | None:
         since = super()._due_since(stored)
-        return None if since is None or since > self._clock() else 0
+        return None if since is None or since > self.now() else 0
 
 
 class JobsOfLostWorkersAreNotDue(MemoryStore):
@@ -103,13 +103,13 @@ class RunningJobsAreSweptToo(MemoryStore):
 class TheLostMayComeBack(MemoryStore):
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         for row in workers:
-            self._check(now).workers.pop(row.id, None)
+            self._opened(now).workers.pop(row.id, None)
         return await super().beat(workers, now=now)
 
 
 class TheLivingAreDeclaredLost(MemoryStore):
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        known = self._check(now).workers
+        known = self._opened(now).workers
         for one in workers:
             if one in known:
                 known[one] = replace(known[one], lost=True)
@@ -117,8 +117,8 @@ class TheLivingAreDeclaredLost(MemoryStore):
 
 
 class EveryClockIsBelieved(MemoryStore):
-    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
-        return super()._check(min(now, self._clock()), rows)
+    def _opened(self, now: int | None = None, rows: Sequence[object] = ()) -> Tables:
+        return super()._opened(None, rows)
 
 
 class SeenIsNotLookedAt(MemoryStore):
@@ -178,7 +178,7 @@ class RecordsForgetTheirTenant(MemoryStore):
 
 class NotesAreNotFenced(MemoryStore):
     async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
-        jobs = self._check(now).jobs
+        jobs = self._opened(now).jobs
         held = [
             (key, jobs[key].job.lease or "" if key in jobs else lease, note)
             for key, lease, note in notes

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
-from detent.errors import BadName, BatchTooLarge, ClockAhead, StoreClosed
+from detent.errors import BadName, BatchTooLarge, ClockAhead
 from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
-__all__ = [
-    "AGAIN_US",
-    "AHEAD_US_MAX",
-    "TURNS_US",
-    "need_open",
-    "need_size",
-    "need_storable",
-    "need_time",
-]
+__all__ = ["AGAIN_US", "AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
-T = TypeVar("T")
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
 TURNS_US: Final = 86_400_000_000
 """How long whoever was served is remembered: of those before, all are first in turn."""
 AGAIN_US: Final = 60_000_000
 """After how long a result is looked at again whose workflow still goes on."""
-
-
-def need_open(opened: T | None) -> T:
-    """What there is only while the store is open."""
-    if opened is None:
-        raise StoreClosed("The store is not open: enter it with `async with` first")
-    return opened
 
 
 def need_time(now: int, clock: int) -> None:

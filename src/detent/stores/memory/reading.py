@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from detent.lifecycle import event, job, seal, worker, workflow
-from detent.stores import api, bounds, legal, quotas
+from detent.stores import api, legal, quotas
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
+from detent.stores.entrance import Entrance
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
@@ -20,24 +21,17 @@ _OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
 _OF_BODY = ("type", "key")
 
 
-class Reading:
+class Reading(Entrance[Tables]):
     """The side that only looks."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
-        self._tables = Tables()
-        self._opened: Tables | None = None
+        super().__init__(clock)
+        self._tables = Tables(self._bell)
 
     @property
     def _all(self) -> Tables:
         """All there is, while the store is open."""
-        return bounds.need_open(self._opened)
-
-    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
-        """All there is, if the caller's clock is right and these rows can be kept."""
-        bounds.need_time(now, self._clock())
-        bounds.need_storable(rows)
-        return self._all
+        return self._opened()
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return [self._all.jobs.get(key) for key in keys]
@@ -104,7 +98,7 @@ class Reading:
         return first(limit, sorted(rows, key=lambda row: (-row.alive_until, row.id)))
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[WorkerRow]:
-        rows = sorted(self._check(now).workers.values(), key=lambda row: (row.alive_until, row.id))
+        rows = sorted(self._opened(now).workers.values(), key=lambda row: (row.alive_until, row.id))
         return first(limit, (row for row in rows if row.alive_until <= now and not row.lost))
 
     async def instances(self, keys: Sequence[Key]) -> Sequence[worker.Instance | None]:
@@ -138,12 +132,6 @@ class Reading:
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
         return first(limit, (one for one in self._all.lines if one.pos > after))
-
-    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
-        return await self._all.bell.wait(timeout_s, seen)
-
-    def now(self) -> int:
-        return self._clock()
 
 
 def first(limit: int, found: Iterable[T]) -> list[T]:

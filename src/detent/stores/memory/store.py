@@ -34,18 +34,18 @@ class MemoryStore(Reading):
     _quotas = Quotas
 
     async def __aenter__(self) -> api.Store:
-        self._opened = self._tables
+        self._inside = self._tables
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._opened = None
-        self._tables.bell.stop()
+        self._inside = None
+        self._bell.stop()
 
     async def step(self, units: Sequence[Unit], *, now: int, want: Want | None = None) -> Stepped:
-        self._check(now)
+        self._opened(now)
         bounds.need_size(units, want)
         outcomes = tuple(self._all.commit(unit, now) for unit in units)
-        seen = self._all.bell.rung
+        seen = self._bell.rung
         claimed = api.Claimed() if want is None else replace(self._claim(want, now), seen=seen)
         return Stepped(outcomes, claimed)
 
@@ -124,7 +124,7 @@ class MemoryStore(Reading):
     # --- time, and what is said -------------------------------------------------------------------
 
     async def take_due(self, *, now: int, limit: int, hold_us: int = 500_000) -> Sequence[api.Due]:
-        jobs, handed_out = self._check(now).jobs.items(), self._all.handed_out
+        jobs, handed_out = self._opened(now).jobs.items(), self._all.handed_out
         # Whatever is written to a job that was handed out frees it.
         free = ((self._due_since(one), key) for key, one in jobs if handed_out.get(key, now) <= now)
         return [self._hand_out(key, now + hold_us) for key in due(now, limit, free)]
@@ -151,7 +151,7 @@ class MemoryStore(Reading):
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
     ) -> Sequence[api.Record]:
-        records = self._check(now).records
+        records = self._opened(now).records
         taken = due(now, limit, ((one.wake_at, name) for name, (one, _) in records.items()))
         for name in taken:
             record, command_id = records[name]
@@ -159,7 +159,7 @@ class MemoryStore(Reading):
         return [records[name][0] for name in taken]
 
     async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
-        jobs = self._check(now).jobs
+        jobs = self._opened(now).jobs
         held = [key in jobs and jobs[key].job.lease == lease for key, lease, _ in notes]
         for (key, _, note), is_held in zip(notes, held, strict=True):
             if is_held:
@@ -167,7 +167,7 @@ class MemoryStore(Reading):
         return held
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
-        self._check(now)
+        self._opened(now)
         return [self._extend(lease, until) for lease, until in leases]
 
     def _extend(self, lease: str, until: int) -> bool:
@@ -198,7 +198,7 @@ class MemoryStore(Reading):
     # --- worker instances -------------------------------------------------------------------------
 
     async def beat(self, workers: Sequence[WorkerRow], *, now: int) -> Sequence[bool]:
-        self._check(now, workers)
+        self._opened(now, workers)
         alive = {row.id for row in newest(workers).values() if self._beat(row, now)}
         return [row.id in alive for row in workers]
 
@@ -217,14 +217,14 @@ class MemoryStore(Reading):
         return replace(known, alive_until=row.alive_until, state=row.state, beat_at=now)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        self._check(now, workers)
+        self._opened(now, workers)
         for row in await self.overdue(now=now, limit=len(self._all.workers)):
             if row.id in workers:
                 self._end(row, now, None)
         return [self._all.worker_lease(one).lost for one in workers]
 
     async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
-        self._check(now, deaths)
+        self._opened(now, deaths)
         return [self._bury(death, now) for death in deaths]
 
     def _bury(self, death: api.Death, now: int) -> bool:
@@ -237,7 +237,7 @@ class MemoryStore(Reading):
         self._all.workers[row.id] = replace(row, lost=True, ended_at=now, death=death)
 
     async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
-        self._check(now, lives)
+        self._opened(now, lives)
         need_legal(lives)
         return [self._ship(life) for life in lives]
 
@@ -253,7 +253,7 @@ class MemoryStore(Reading):
     # --- forgetting: whatever has been over for longest goes first --------------------------------
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
-        busy = [self._lost_holder(stored.job) for stored in self._check(now).jobs.values()]
+        busy = [self._lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
         over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
@@ -264,7 +264,7 @@ class MemoryStore(Reading):
         return len(names) + len(keys)
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
-        self._check(now)
+        self._opened(now)
         gone = first(limit, self._ready(rules))
         self._all.forget(gone)
         for keys in first(limit, self._ready_flows(rules)):
@@ -311,7 +311,7 @@ class MemoryStore(Reading):
             del served[name]
 
     async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
-        jobs, until = self._check(now).jobs, self._all.results_until
+        jobs, until = self._opened(now).jobs, self._all.results_until
         kept = ((until[key], key) for key, stored in jobs.items() if stored.result is not None)
         over = due(now, limit, kept)
         gone = [key for key in over if self._is_alone(jobs[key].job)]

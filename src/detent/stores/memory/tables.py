@@ -26,7 +26,7 @@ __all__ = ["Tables"]
 class Tables(Judge, Writer):
     """One dictionary for each kind of thing; what is looked for is found by looking through it."""
 
-    def __init__(self) -> None:
+    def __init__(self, bell: Bell) -> None:
         self.jobs: dict[Key, Stored] = {}
         self.fingerprints: dict[Key, str] = {}
         self.promises: dict[Key, tuple[api.Idempotency, Key]] = {}
@@ -46,7 +46,7 @@ class Tables(Judge, Writer):
         self.leaves: list[tuple[int, bytes]] = []
         self.blocks: list[seal.Block] = []
         self.lines: list[api.Logged] = []
-        self.bell = Bell()
+        self.bell = bell
         self._positions, self._cursors = count(1), count(1)
 
     def commit(self, unit: Unit, now: int) -> api.Outcome:

@@ -13,7 +13,7 @@ from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreError, StoreOpen
+from detent.errors import StoreError, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
@@ -21,8 +21,8 @@ from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
-from detent.stores.bell import Bell
-from detent.stores.bounds import need_open, need_size, need_storable, need_time
+from detent.stores.bounds import need_size
+from detent.stores.entrance import Entrance
 from detent.stores.postgres import (
     address,
     feeding,
@@ -76,7 +76,7 @@ class _Open(msgspec.Struct, frozen=True):
     sequencing: asyncio.Lock
 
 
-class PostgresStore:
+class PostgresStore(Entrance[_Open]):
     """Records and their histories in one database, shared by any number of processes."""
 
     has_transactions = True
@@ -89,14 +89,11 @@ class PostgresStore:
         *,
         patience_s: float | None = None,
     ) -> None:
+        super().__init__(clock)
         self._address = where
         self._patience_s = patience_s
-        self._clock = clock
-        self._process = os.getpid()
-        self._bell = Bell()
         self._lanes = Lanes()
         self._marks = Marks() if marks is None else marks
-        self._open: _Open | None = None
         self._folded_at = 0.0
         self._is_limited = False
 
@@ -108,7 +105,7 @@ class PostgresStore:
     # --- opening and closing ------------------------------------------------------------------
 
     async def __aenter__(self) -> Store:
-        if self._open is not None:
+        if self._inside is not None:
             raise StoreOpen("This store is open already; open the address once more instead")
         self._process = os.getpid()
         try:
@@ -132,10 +129,10 @@ class PostgresStore:
         listener = Listener(self._address, name, self._bell.ring)
         await listener.start()
         keyed = Pool(self._address, _KEYED, self._patience_s)
-        self._open = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
+        self._inside = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
 
     async def __aexit__(self, *_: object) -> None:
-        opened, self._open = self._open, None
+        opened, self._inside = self._inside, None
         self._bell.stop()
         if opened is not None:
             # Backwards, and each of them whatever becomes of the others.
@@ -144,17 +141,6 @@ class PostgresStore:
                 parts.push_async_callback(opened.keyed.close)
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
-
-    def _opened(self, now: int | None = None) -> _Open:
-        if os.getpid() != self._process:
-            raise StoreClosed(
-                "The store was opened before a fork; open it again in this process",
-                opened_in=self._process,
-            )
-        opened = need_open(self._open)
-        if now is not None:
-            need_time(now, self.now())
-        return opened
 
     async def _run(
         self,
@@ -167,8 +153,8 @@ class PostgresStore:
     def _tell(self) -> None:
         """Something may have become claimable, here and elsewhere."""
         self._bell.ring()
-        if self._open is not None:
-            self._open.crier.cry()
+        if self._inside is not None:
+            self._inside.crier.cry()
 
     # --- the side that changes something --------------------------------------------------------
 
@@ -259,18 +245,15 @@ class PostgresStore:
         return await self._run(upkeep.note, notes)
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        self._opened(now)
+        self._opened(now, workers)
         return await self._run(staff.beat, workers, now)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        self._opened(now)
+        self._opened(now, workers)
         return await self._run(staff.declare_lost, workers, now)
 
     async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
-        need_storable(deaths)
-        self._opened(now)
+        self._opened(now, deaths)
         return await self._run(staff.bury, deaths, now)
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
@@ -279,9 +262,8 @@ class PostgresStore:
         return await self._run(staff.forget, before, max(limit, 0))
 
     async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
-        need_storable(lives)
         need_legal(lives)
-        self._opened(now)
+        self._opened(now, lives)
         return await self._run(staff.ship, lives)
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
@@ -391,9 +373,6 @@ class PostgresStore:
         await self._sequence("lines")
         return await self._run(reading.log_tail, after, max(limit, 0))
 
-    def now(self) -> int:
-        return need_open(self._clock)()
-
     async def keys(self) -> AsyncIterator[Key]:
         page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)
         while page:
@@ -406,4 +385,4 @@ class PostgresStore:
         if timeout_s <= _LOOK_S:
             return await self._bell.wait(timeout_s, seen)
         await self._bell.wait(_LOOK_S, seen)
-        return self._open is not None
+        return self._inside is not None

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -383,19 +383,18 @@ class OnlyOneWorkflowOfAUnitFollows(Tables):
 
 
 class TalliesAreTheDeciders(Tables):
-    def write_flow(self, answer: w.Accepted) -> None:
-        super().write_flow(answer)
-        self.flows[key_of(answer.flow.workflow)] = answer.flow
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(answer, flow if counted else answer.flow, counted)
 
 
 class NothingIsSwept(Tables):
-    def write_flow(self, answer: w.Accepted) -> None:
-        super().write_flow(replace(answer, sweep=()))
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(replace(answer, sweep=()), flow, counted)
 
 
 class OpenedStepsWakeNobody(Tables):
-    def write_flow(self, answer: w.Accepted) -> None:
-        super().write_flow(replace(answer, opened=()))
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(replace(answer, opened=()), flow, counted)
 
 
 class NothingIsRecalled(Tables):

@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow.tally import Standing
 from detent.stores import flows
 from detent.stores.judging import Head
-from detent.stores.shapes import GateRow, Key, LimitRow, Move, New, Record, Unit
+from detent.stores.shapes import GateRow, Key, LimitRow, Move, New, Record, Unit, key_of
 
 __all__ = ["Writer"]
 
@@ -26,7 +28,7 @@ class Writer(ABC):
         """All of the unit, and all that follows from it."""
         changes, heard = flows.heard_of(unit, self.job)
         if unit.flow is not None:
-            self.write_flow(unit.flow.answer)
+            self._write_decided(unit.flow.answer)
         for move in unit.moves:
             self.write_move(move, now)
         for new in unit.new:
@@ -46,12 +48,16 @@ class Writer(ABC):
             if before is None:
                 raise LookupError(key)
             after = flows.followed(before, changes[key], jobs, now, command_id)
-            if after.answer.events:
-                self.write_flow(after.answer)
             recalled = [job.step or "" for job, _ in after.recalled]
-            self.write_tallies(after.flow, [*changes[key], *recalled])
+            self.write_flow(after.answer, after.flow, [*changes[key], *recalled])
             for job, answer in after.recalled:
                 self.write_move(Move(job.version, answer.job, answer.events), now)
+
+    def _write_decided(self, answer: w.Accepted) -> None:
+        """What a step counts is nobody's to say but the store's."""
+        before = self.flow(key_of(answer.flow.workflow))
+        tallies = before.tallies if before else {}
+        self.write_flow(answer, replace(answer.flow, tallies=tallies), ())
 
     def in_time(self, before: Head, move: Move) -> int | None:
         """No later than the end of the wire lease that goes on, which the caller may not know."""
@@ -78,12 +84,8 @@ class Writer(ABC):
     # --- how it is kept ---------------------------------------------------------------------------
 
     @abstractmethod
-    def write_flow(self, answer: w.Accepted) -> None:
-        """Workflow and steps; what a step counts is nobody's to say but the store's."""
-
-    @abstractmethod
-    def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:
-        """What these steps of the workflow count from now on."""
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        """What was decided, how it leaves the workflow, and the steps whose tallies are others."""
 
     @abstractmethod
     def write_move(self, move: Move, now: int) -> None:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from detent.lifecycle import event, job, seal, worker, workflow
+from detent.lifecycle import job, seal, worker, workflow
 from detent.stores import api, legal, quotas
+from detent.stores.alike import Alike
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
-from detent.stores.entrance import Entrance
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
@@ -21,7 +21,7 @@ _OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
 _OF_BODY = ("type", "key")
 
 
-class Reading(Entrance[Tables]):
+class Reading(Alike[Tables]):
     """The side that only looks."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -109,9 +109,6 @@ class Reading(Entrance[Tables]):
     ) -> Sequence[worker.Instance]:
         found = [one for key, one in sorted(self._all.instances.items()) if key > (after or ())]
         return first(limit, (one for one in found if slot in (None, one.slot)))
-
-    async def history(self, key: Key) -> Sequence[event.Event]:
-        return [fed.event for fed in self._all.events.get(key, ())]
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
         return [list(self._all.events.get(key, ())) for key in keys]

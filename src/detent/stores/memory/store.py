@@ -161,9 +161,8 @@ class MemoryStore(Reading):
     async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
         jobs = self._opened(now).jobs
         held = [key in jobs and jobs[key].job.lease == lease for key, lease, _ in notes]
-        for (key, _, note), is_held in zip(notes, held, strict=True):
-            if is_held:
-                jobs[key] = replace(jobs[key], note=note)
+        told = {key: note for (key, _, note), is_held in zip(notes, held, strict=True) if is_held}
+        jobs |= {key: replace(jobs[key], note=note) for key, note in told.items()}
         return held
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
@@ -258,8 +257,7 @@ class MemoryStore(Reading):
         over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
         names, keys = due(before - 1, limit, over), due(before - 1, limit, told)
-        for name in names:
-            del rows[name]
+        self._all.workers = {name: row for name, row in rows.items() if name not in names}
         self._all.forget(keys)
         return len(names) + len(keys)
 

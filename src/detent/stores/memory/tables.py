@@ -28,7 +28,7 @@ class Tables(Judge, Writer):
 
     def __init__(self, bell: Bell) -> None:
         self.jobs: dict[Key, Stored] = {}
-        self.fingerprints: dict[Key, str] = {}
+        self.fingerprints: dict[Key, str | None] = {}
         self.promises: dict[Key, tuple[api.Idempotency, Key]] = {}
         self.results_until: dict[Key, int | None] = {}
         self.handed_out: dict[Key, int] = {}
@@ -182,8 +182,7 @@ class Tables(Judge, Writer):
 
     def write_new(self, new: New, now: int) -> None:
         key = key_of(new.job)
-        if new.unique is not None:
-            self.fingerprints[key] = new.unique.fingerprint
+        self.fingerprints[key] = new.unique.fingerprint if new.unique else None
         if new.idempotency is not None:
             self.promises[key[0], new.idempotency.key] = (new.idempotency, key)
         self._put(Stored(new.job, new.body, new.wake_at), new.events, now)
@@ -216,14 +215,10 @@ class Tables(Judge, Writer):
         self.used = {name: used for name, used in self.used.items() if name in self.limits}
         self.bell.ring()
 
-    def write_flow(self, answer: w.Accepted) -> None:
-        key = key_of(answer.flow.workflow)
-        tallies = self.flows[key].tallies if key in self.flows else {}
-        self.flows[key] = replace(answer.flow, tallies=tallies)
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, _: Iterable[str]) -> None:
+        key = key_of(flow.workflow)
+        self.flows[key] = flow
         self.swept |= {(*key, step) for step in answer.sweep}
         self.record(answer.events)
         if answer.opened:
             self.bell.ring()
-
-    def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:  # noqa: ARG002
-        self.flows[key_of(flow.workflow)] = flow

@@ -20,9 +20,9 @@ from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
+from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.bounds import need_size
-from detent.stores.entrance import Entrance
 from detent.stores.postgres import (
     address,
     feeding,
@@ -76,7 +76,7 @@ class _Open(msgspec.Struct, frozen=True):
     sequencing: asyncio.Lock
 
 
-class PostgresStore(Entrance[_Open]):
+class PostgresStore(Alike[_Open]):
     """Records and their histories in one database, shared by any number of processes."""
 
     has_transactions = True

@@ -13,16 +13,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from detent.errors import StoreOpen
-from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
+from detent.stores.alike import Alike
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.births import Birth, Births
 from detent.stores.bounds import need_size
-from detent.stores.entrance import Entrance
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
@@ -59,7 +58,7 @@ class _Open(NamedTuple):
     pool: Pool
 
 
-class SqliteStore(Entrance[_Open]):
+class SqliteStore(Alike[_Open]):
     """Records and their histories in one file. Several processes may open it at the same time."""
 
     has_transactions = True
@@ -264,9 +263,6 @@ class SqliteStore(Entrance[_Open]):
 
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         return await self._reading().read(reader.counts, tenant)
-
-    async def history(self, key: Key) -> Sequence[Event]:
-        return await self._reading().read(reader.history, key)
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
         return await self._reading().read(reader.histories, keys)

@@ -202,30 +202,26 @@ class Writing(Writer):
 
     # --- workflows ------------------------------------------------------------------------------
 
-    def write_flow(self, answer: w.Accepted) -> None:
-        """The records that moved; their tallies are ours and stay as they are."""
-        key = key_of(answer.flow.workflow)
-        stored, moved = self._known.flow(key), {event.record for event in answer.events}
-        tallies = {} if stored is None else stored.tallies
-        self._pending.flows[key] = msgspec.structs.replace(answer.flow, tallies=tallies)
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        """The records that moved; a step without jobs has no tally."""
+        key, moved = key_of(flow.workflow), {event.record for event in answer.events}
+        self._pending.flows[key] = flow
         if key[1] in moved:
-            self._pending.add_row("workflow_put", rows.workflow_row(answer.flow.workflow))
-        for step in answer.flow.steps.values():
+            self._pending.add_row("workflow_put", rows.workflow_row(flow.workflow))
+        for step in flow.steps.values() if moved else ():
             if step.id in moved:
                 self._pending.add_row("step_put", rows.step_row(step))
+        self._open_and_sweep(key[0], answer)
+        self._pending.record(answer.events)
+        for step_id in counted:
+            self._pending.tallies[key[0], step_id] = flow.tallies.get(step_id)
+
+    def _open_and_sweep(self, tenant: str, answer: w.Accepted) -> None:
         for step_id in answer.opened:
-            self._pending.add("step_flips", key[0], step_id)
+            self._pending.add("step_flips", tenant, step_id)
             self.has_made_available = True
         for step_id in answer.sweep:
-            self._pending.add("step_sweep", key[0], step_id)
-        self._pending.record(answer.events)
+            self._pending.add("step_sweep", tenant, step_id)
 
     def flow(self, key: Key) -> w.Flow | None:
         return self._known.flow(key)
-
-    def write_tallies(self, flow: w.Flow, steps: Iterable[str]) -> None:
-        """A step without jobs has none."""
-        key = key_of(flow.workflow)
-        self._pending.flows[key] = flow
-        for step in steps:
-            self._pending.tallies[key[0], step] = flow.tallies.get(step)

@@ -1,21 +1,24 @@
-"""Where every caller of a store comes in: it must be open, and whoever writes must know the time."""
+"""What stores do alike: callers come in only while they are open, and only with the right time."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from detent.errors import StoreClosed
+from detent.lifecycle.event import Event
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_storable, need_time
+from detent.stores.shapes import Fed, Key
 
-__all__ = ["Entrance"]
+__all__ = ["Alike"]
 
 T = TypeVar("T")
 
 
-class Entrance(Generic[T]):
+class Alike(ABC, Generic[T]):
     """A store as far as all are alike; `_inside` is what there is only while it is open."""
 
     def __init__(self, clock: Callable[[], int] | None) -> None:
@@ -35,6 +38,15 @@ class Entrance(Generic[T]):
         """Until something that could be claimed may exist."""
         self._opened()
         return await self._bell.wait(timeout_s, seen)
+
+    async def history(self, key: Key) -> Sequence[Event]:
+        """All events of a record, oldest first."""
+        [told] = await self.histories([key])
+        return [fed.event for fed in told]
+
+    @abstractmethod
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
+        """Those of many records."""
 
     def _opened(self, now: int | None = None, rows: Sequence[object] = ()) -> T:
         """What is inside, if the caller's clock is right and these rows can be kept."""

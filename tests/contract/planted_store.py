@@ -86,7 +86,7 @@ class DueGoesById(MemoryStore):
 
 class JobsOfLostWorkersAreNotDue(MemoryStore):
     def _due_since(self, stored: Stored) -> int | None:
-        return 0 if self._is_swept(stored.job) else stored.wake_at
+        return 0 if self._all.is_swept(stored.job) else stored.wake_at
 
 
 class SweptJobsAreDueWithoutAWord(MemoryStore):
@@ -94,10 +94,10 @@ class SweptJobsAreDueWithoutAWord(MemoryStore):
         return replace(super()._hand_out(key, until), swept=False)
 
 
-class RunningJobsAreSweptToo(MemoryStore):
-    def _is_swept(self, job: Job) -> bool:
+class RunningJobsAreSweptToo(Tables):
+    def is_swept(self, job: Job) -> bool:
         is_live = job.ended_at is None
-        return is_live and (job.tenant, job.workflow or "", job.step or "") in self._all.swept
+        return is_live and (job.tenant, job.workflow or "", job.step or "") in self.swept
 
 
 class TheLostMayComeBack(MemoryStore):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -13,7 +14,7 @@ from detent.stores.bell import Bell
 from detent.stores.bounds import need_storable, need_time
 from detent.stores.shapes import Fed, Key
 
-__all__ = ["Alike"]
+__all__ = ["Alike", "wall_clock"]
 
 T = TypeVar("T")
 
@@ -59,6 +60,11 @@ class Alike(ABC, Generic[T]):
             need_time(now, self.now())
         need_storable(rows)
         return self._inside
+
+
+def wall_clock() -> int:
+    """The time of this machine, in microseconds."""
+    return time.time_ns() // 1_000
 
 
 def _closed() -> StoreClosed:

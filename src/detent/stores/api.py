@@ -11,7 +11,7 @@ share a transaction; one that cannot be committed never hurts its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
@@ -345,8 +345,8 @@ class ReadStore(Protocol):
         """The store's own time, in microseconds: what callers go by."""
         ...
 
-    def keys(self) -> AsyncIterator[Key]:
-        """Every record there is, for `verify`."""
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        """The keys of all jobs there are, in their order, after one; readable or not."""
         ...
 
 

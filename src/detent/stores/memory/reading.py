@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from detent.lifecycle import job, seal, worker, workflow
 from detent.stores import api, legal, quotas
-from detent.stores.alike import Alike
+from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -24,8 +24,8 @@ _OF_BODY = ("type", "key")
 class Reading(Alike[Tables]):
     """The side that only looks."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        super().__init__(clock)
+    def __init__(self, clock: Callable[[], int] | None) -> None:
+        super().__init__(clock or wall_clock)
         self._tables = Tables(self._bell)
 
     @property
@@ -49,9 +49,8 @@ class Reading(Alike[Tables]):
         counted = Counter((one.tenant, one.queue, one.state.value) for one in jobs)
         return [api.Counted(*where, number) for where, number in sorted(counted.items())]
 
-    async def keys(self) -> AsyncIterator[Key]:
-        for key in sorted(self._all.jobs):
-            yield key
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return first(limit, (key for key in sorted(self._all.jobs) if key > (after or ())))
 
     async def leases(self, leases: Sequence[str]) -> Sequence[job.Lease | None]:
         return [self._all.leases.get(lease) for lease in leases]
@@ -93,9 +92,8 @@ class Reading(Alike[Tables]):
 
     async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[WorkerRow]:
         rows = [row for row in self._all.workers.values() if row.lost is gone]
-        if gone:
-            return first(limit, sorted(rows, key=lambda x: (x.ended_at or 0, x.id), reverse=True))
-        return first(limit, sorted(rows, key=lambda row: (-row.alive_until, row.id)))
+        rows.sort(key=lambda row: row.id, reverse=gone)
+        return first(limit, sorted(rows, key=lambda row: -(row.ended_at or row.alive_until)))
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[WorkerRow]:
         rows = sorted(self._opened(now).workers.values(), key=lambda row: (row.alive_until, row.id))
@@ -124,8 +122,7 @@ class Reading(Alike[Tables]):
         return first(limit, (block for block in self._all.blocks if block.number > after))
 
     async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
-        lines = self._all.lines
-        return first(limit, (one for one in lines if one.key == key and one.cursor > after))
+        return first(limit, (x for x in self._all.lines if x.key == key and x.cursor > after))
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
         return first(limit, (one for one in self._all.lines if one.pos > after))
@@ -144,9 +141,8 @@ def due(by: int, limit: int, moments: Iterable[tuple[int | None, K]]) -> list[K]
 
 def _paged(found: dict[Key, T], page: Page) -> list[T]:
     """Newest first: ids are time-ordered, and the tenant breaks a tie."""
-    left = [key for key in found if page.is_after(*key)]
-    left.sort(key=lambda key: key[::-1], reverse=True)
-    return [found[key] for key in first(page.limit, left)]
+    newest = sorted(found, key=lambda key: key[::-1], reverse=True)
+    return first(page.limit, (found[key] for key in newest if page.is_after(*key)))
 
 
 def _is_chosen(stored: Stored, chosen: Filter) -> bool:

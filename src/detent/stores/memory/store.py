@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -10,11 +9,10 @@ from msgspec.structs import replace
 from detent.errors import BadUrl
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
-from detent.lifecycle.job.table import PARKED
 from detent.stores import api, bounds, fences
 from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
 from detent.stores.memory.reading import Reading, due, first
-from detent.stores.quotas import Met, Quotas
+from detent.stores.quotas import Met, Quotas, Turns
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
 
 __all__ = ["MemoryStore", "connect"]
@@ -24,14 +22,14 @@ def connect(url: str, clock: Callable[[], int] | None = None, _: float | None = 
     """A new, empty store; its address is `memory:`. It is never away, and needs no patience."""
     if url != "memory:":
         raise BadUrl(f"A store in memory has no path: write memory: instead of {url}", url=url)
-    return MemoryStore(clock or (lambda: time.time_ns() // 1_000))
+    return MemoryStore(clock)
 
 
 class MemoryStore(Reading):
     """Everything in dictionaries; gone with the object, not with its closing."""
 
     has_transactions = False
-    _quotas = Quotas
+    _quotas, _turns = Quotas, Turns
 
     async def __aenter__(self) -> api.Store:
         self._inside = self._tables
@@ -53,27 +51,25 @@ class MemoryStore(Reading):
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
         denied = fences.denied(want, self._all.worker_lease(want.holder), now)
-        if denied is not None:
-            return denied
         again = self._claimed_before(want)
         mine = tuple(one for one in again if one.job.tenant == want.tenant)
-        return api.Claimed(mine) if again else self._grant(want, now)
+        return denied or (api.Claimed(mine) if again else self._grant(want, now))
 
     def _claimed_before(self, want: Want) -> list[Stored]:
         """The reply to this very wish was lost: the jobs that hold its leases are the answer.
 
         Those of another tenant are none of its business, but their leases are given away.
         """
-        held = [one for one in self._all.jobs.values() if one.job.holder == want.holder]
-        by_lease = {one.job.lease: one for one in held}
-        return [by_lease[lease] for lease in want.leases if lease in by_lease]
+        held = {x.job.lease: x for x in self._all.jobs.values() if x.job.holder == want.holder}
+        return [held[lease] for lease in want.leases if lease in held]
 
     def _grant(self, want: Want, now: int) -> api.Claimed:
         """The best of those that are left, again and again; the lifecycle and limits may object."""
         left = [one for one in self._all.jobs.values() if self._fits(one, want)]
-        quotas, moves = self._quotas(now, self._met), list[Move]()
+        quotas, turns = self._quotas(now, self._met), self._turns(want, now, self._all.served)
+        moves: list[Move] = []
         while left and len(moves) < len(want.leases):
-            stored = min(left, key=lambda one: self._turn(one, want))
+            stored = min(left, key=lambda one: self._turn(one, want, turns))
             left = [one for one in left if one is not stored]
             answer = self._answer(stored, want.leases[len(moves)], want, now)
             limits = self._limits_of(stored)
@@ -81,7 +77,7 @@ class MemoryStore(Reading):
                 wake_at = j.next_wake(answer.job, now)
                 moves.append(Move(stored.job.version, answer.job, answer.events, wake_at))
                 quotas.spend(limits)
-                self._serve(stored, want, now)
+                turns.serve(stored.job.queue, stored.body.key)
         self._all.used |= quotas.used
         self._all.write(Unit(want.command_id, tuple(moves)), now)
         granted = tuple(self._all.jobs[key_of(move.job)] for move in moves)
@@ -98,28 +94,17 @@ class MemoryStore(Reading):
         is_there = job.tenant == want.tenant and job.queue in want.queues
         return is_free and is_there and want.takes(stored.body.type, job.profile)
 
-    def _turn(self, stored: Stored, want: Want) -> tuple[int, int, int, int, str]:
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> tuple[int, int, int, int, str]:
         """Whoever was served longest ago, if that counts; then queue, priority, place and id."""
         job = stored.job
-        served = self._all.served.get(self._server(stored, want), 0) if want.fair else 0
         queue = 0 if want.fair else want.queues.index(job.queue)
-        return served, queue, -job.priority, job.place or 0, job.id
-
-    def _server(self, stored: Stored, want: Want) -> Named:
-        name = stored.job.queue if want.fair is api.Fair.QUEUES else stored.body.key or ""
-        return want.tenant, str(want.fair), name
+        return turns.of(job.queue, stored.body.key), queue, -job.priority, job.place or 0, job.id
 
     def _answer(self, stored: Stored, lease: str, want: Want, now: int) -> j.Answer:
         """What the lifecycle says to a claim; whatever it refuses is passed over."""
         row, gate = self._all.worker_lease(want.holder), self._all.gate_of(stored)
         ctx = j.Context(want.by, want.command_id, lease=row, gate=gate)
         return j.decide(stored.job, want.command(lease), now, ctx)
-
-    def _serve(self, stored: Stored, want: Want, now: int) -> None:
-        """Its queue or key is served now, after all others."""
-        if want.fair:
-            latest = max(self._all.served.values(), default=0)
-            self._all.served[self._server(stored, want)] = max(now, latest + 1)
 
     # --- time, and what is said -------------------------------------------------------------------
 
@@ -131,22 +116,15 @@ class MemoryStore(Reading):
 
     def _due_since(self, stored: Stored) -> int | None:
         """Its `wake_at`; a job in lost hands or in a dead step has been due since ever."""
-        return 0 if self._lost_holder(stored.job) or self._is_swept(stored.job) else stored.wake_at
-
-    def _lost_holder(self, job: j.Job) -> WorkerRow | None:
-        """The row of the instance that has the job, if it is marked lost."""
-        row = None if job.wire or job.lease is None else self._all.workers.get(job.holder or "")
-        return row if row is not None and row.lost else None
-
-    def _is_swept(self, job: j.Job) -> bool:
-        return job.state in PARKED and (job.tenant, job.workflow, job.step) in self._all.swept
+        job, tables = stored.job, self._all
+        return 0 if tables.lost_holder(job) or tables.is_swept(job) else stored.wake_at
 
     def _hand_out(self, key: Key, until: int) -> api.Due:
         self._all.handed_out[key] = until
         stored = self._all.jobs[key] = replace(self._all.jobs[key], wake_at=until)
         job, gate = stored.job, self._all.gate_of(stored)
-        lease, holder = self._all.row_behind(job), self._lost_holder(job)
-        return api.Due(stored, lease, gate, self._is_swept(job), holder)
+        lease, holder = self._all.row_behind(job), self._all.lost_holder(job)
+        return api.Due(stored, lease, gate, self._all.is_swept(job), holder)
 
     async def take_due_records(
         self, *, now: int, limit: int, hold_us: int = 500_000
@@ -252,7 +230,7 @@ class MemoryStore(Reading):
     # --- forgetting: whatever has been over for longest goes first --------------------------------
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
-        busy = [self._lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
+        busy = [self._all.lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
         over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
@@ -273,20 +251,15 @@ class MemoryStore(Reading):
 
     def _ready(self, rules: Sequence[api.Retention]) -> list[Key]:
         """The jobs that may go."""
-        jobs = [one.job for one in self._all.jobs.values()]
+        tables, jobs = self._all, [one.job for one in self._all.jobs.values()]
         over = [job for job in jobs if any(self._lets_go(rule, job) for rule in rules)]
-        ready = [job for job in over if self._all.is_sealed(key_of(job)) and self._is_alone(job)]
+        ready = [job for job in over if tables.is_sealed(key_of(job)) and tables.is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 
     def _lets_go(self, rule: api.Retention, job: j.Job) -> bool:
         is_meant = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
         is_over = job.ended_at is not None and job.ended_at < rule.before
         return is_meant and is_over and job.state == rule.state
-
-    def _is_alone(self, job: j.Job) -> bool:
-        """In no workflow, or in one that has ended."""
-        flow = self._all.flows.get((job.tenant, job.workflow or ""))
-        return flow is None or flow.workflow.ended_at is not None
 
     def _ready_flows(self, rules: Sequence[api.Retention]) -> Iterator[list[Key]]:
         """Ended workflows with their steps, without jobs and older than some rule asks for."""
@@ -310,9 +283,8 @@ class MemoryStore(Reading):
 
     async def forget_results(self, *, now: int, limit: int = 1_000) -> int:
         jobs, until = self._opened(now).jobs, self._all.results_until
-        kept = ((until[key], key) for key, stored in jobs.items() if stored.result is not None)
-        over = due(now, limit, kept)
-        gone = [key for key in over if self._is_alone(jobs[key].job)]
+        over = due(now, limit, ((until[key], key) for key in jobs if jobs[key].result is not None))
+        gone = [key for key in over if self._all.is_alone(jobs[key].job)]
         until |= dict.fromkeys(over, now + bounds.AGAIN_US)
         jobs |= {key: replace(jobs[key], result=None) for key in gone}
         return len(gone)

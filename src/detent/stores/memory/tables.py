@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import seal, worker
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
+from detent.lifecycle.job.table import PARKED
 from detent.stores import api, fences, legal, siblings
 from detent.stores.api import Key, Move, Named, New, Stored, Unit, key_of, name_of
 from detent.stores.bell import Bell
@@ -85,8 +85,7 @@ class Tables(Judge, Writer):
         self.lines = [line for line in self.lines if line.key not in gone]
         self.swept = {step for step in self.swept if step[:2] not in gone}
         of_jobs = (self.jobs, self.fingerprints, self.results_until, self.handed_out)
-        tables: tuple[dict[Key, Any], ...] = (*of_jobs, self.flows, self.instances, self.events)
-        for table in tables:
+        for table in (*of_jobs, self.flows, self.instances, self.events):
             for key in gone & table.keys():
                 del table[key]
 
@@ -96,6 +95,20 @@ class Tables(Judge, Writer):
         names = (job.tenant, kinds.QUEUE, job.queue), (job.tenant, kinds.TYPE, stored.body.type)
         gates = [self.gates[name].gate for name in names if name in self.gates]
         return behind(job, self.flows.get((job.tenant, job.workflow or "")), *gates)
+
+    def lost_holder(self, job: j.Job) -> api.WorkerRow | None:
+        """The row of the instance that has the job, if it is marked lost."""
+        row = None if job.wire or job.lease is None else self.workers.get(job.holder or "")
+        return row if row is not None and row.lost else None
+
+    def is_swept(self, job: j.Job) -> bool:
+        """Whether it waits in a step where nothing will ever run again."""
+        return job.state in PARKED and (job.tenant, job.workflow, job.step) in self.swept
+
+    def is_alone(self, job: j.Job) -> bool:
+        """In no workflow, or in one that has ended."""
+        flow = self.flows.get((job.tenant, job.workflow or ""))
+        return flow is None or flow.workflow.ended_at is not None
 
     # --- what the fences ask ----------------------------------------------------------------------
 
@@ -143,8 +156,7 @@ class Tables(Judge, Writer):
     def _is_told_twice(self, unit: Unit) -> bool:
         events = [event for new in unit.new for event in new.events]
         events += unit.flow.answer.events if unit.flow else ()
-        known = [len(self.events.get((event.tenant, event.record), ())) for event in events]
-        return any(event.version <= last for event, last in zip(events, known, strict=True))
+        return any(x.version <= len(self.events.get((x.tenant, x.record), ())) for x in events)
 
     def _is_held_twice(self, unit: Unit) -> bool:
         """A lease is made once per claim: its holder has it for one job and for no other."""
@@ -157,15 +169,14 @@ class Tables(Judge, Writer):
     # --- writing ----------------------------------------------------------------------------------
 
     def write_move(self, move: Move, now: int) -> None:
-        key = key_of(move.job)
-        before = self.jobs[key]
-        after = Stored(
+        key, before = key_of(move.job), self.jobs[key_of(move.job)]
+        after = replace(
+            before,
             job=move.job if move.events else before.job,
             body=before.body if move.meta is None else replace(before.body, meta=move.meta),
             wake_at=self.in_time(before.job, move),
             result=before.result if move.result is None else move.result,
             failures=(*before.failures, move.failure) if move.failure else before.failures,
-            note=before.note,
             checkpoint=before.checkpoint if move.checkpoint is None else move.checkpoint,
         )
         if move.result is not None:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
@@ -53,7 +53,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _KEYED: Final = 2
 """Connections for steps that may have to wait for somebody's own transaction."""
-_KEYS_PAGE: Final = 1_000
 _FOLD_S: Final = 1.0
 _LOOK_S: Final = 1.0
 """After so long somebody looks again even if no word has come."""
@@ -373,12 +372,8 @@ class PostgresStore(Alike[_Open]):
         await self._sequence("lines")
         return await self._run(reading.log_tail, after, max(limit, 0))
 
-    async def keys(self) -> AsyncIterator[Key]:
-        page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)
-        while page:
-            for key in page:
-                yield key
-            page = await self._run(reading.keys, page[-1], _KEYS_PAGE)
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return await self._run(reading.keys, after or ("", ""), max(limit, 0))
 
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._opened()

@@ -99,7 +99,7 @@ class _Claim:
         self._now = now
         self._alive = alive
         self._limits = Limits(tx, now)
-        self._turns = Turns(tx, want.tenant, want.fair, now)
+        self._turns = Turns(tx, want, now)
         self._gates: dict[tuple[str, str], Gate] = {}
         self._shut: list[int] = []
         self._taken: list[Stored] = []
@@ -183,12 +183,12 @@ class _Claim:
         while walks and len(chosen) < missing and not self._is_tired:
             walk = heappop(walks)
             limits = self._limits.of(walk.lane)
-            if walk.turn != self._turns.of(walk.lane):
-                heappush(walks, walk._replace(turn=self._turns.of(walk.lane)))
+            if walk.turn != self._turns.of(walk.lane.queue, walk.lane.key):
+                heappush(walks, walk._replace(turn=self._turns.of(walk.lane.queue, walk.lane.key)))
             elif self._limits.has_room(limits):
                 chosen.append(walk.seq)
                 self._limits.spend(limits)
-                self._turns.serve(walk.lane)
+                self._turns.serve(walk.lane.queue, walk.lane.key)
                 if following := self._first(walk.lane, walk.rest):
                     heappush(walks, following)
         return chosen
@@ -225,7 +225,7 @@ class _Claim:
         if found is None:
             return None
         priority, place, job_id, seq, _, _ = found
-        return _Walk(self._turns.of(lane), priority, place, job_id, lane, seq, rest)
+        return _Walk(self._turns.of(lane.queue, lane.key), priority, place, job_id, lane, seq, rest)
 
     def _first_row(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> Sequence[Any] | None:
         """The next job that its step lets in; others are out of the way from now on."""

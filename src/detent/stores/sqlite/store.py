@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
-from detent.stores.alike import Alike
+from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.births import Birth, Births
 from detent.stores.bounds import need_size
@@ -39,16 +38,13 @@ from detent.stores.workers import need_legal
 
 __all__ = ["SqliteStore", "connect"]
 
-_KEYS_PAGE = 1_000
-
 
 def connect(
     url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None
 ) -> Store:
     """The store of this file, not opened yet."""
     patience = PATIENCE if patience_s is None else Patience(turn_s=patience_s)
-    clock = clock or (lambda: time.time_ns() // 1_000)
-    return SqliteStore(place.path_of(url), clock, patience=patience)
+    return SqliteStore(place.path_of(url), clock or wall_clock, patience=patience)
 
 
 class _Open(NamedTuple):
@@ -285,12 +281,8 @@ class SqliteStore(Alike[_Open]):
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
         return await self._reading().read(reader.log_tail, after, limit)
 
-    async def keys(self) -> AsyncIterator[Key]:
-        page = await self._reading().read(reader.keys, None, _KEYS_PAGE)
-        while page:
-            for key in page:
-                yield key
-            page = await self._reading().read(reader.keys, page[-1], _KEYS_PAGE)
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return await self._reading().read(reader.keys, after, max(limit, 0))
 
 
 def _lone(units: Sequence[Unit], want: Want | None) -> Birth | None:

@@ -175,7 +175,9 @@ class Engine:
         """Set and lift limits; every claim that begins afterwards sees it."""
         need_storable(limits)
         units = [Unit(self.identity.id(), limits=(row,)) for row in limits]
-        await self._apart.commit(units)
+        for outcome in await self._apart.commit(units):
+            if not isinstance(outcome, Committed):
+                raise Unstorable(f"A limit cannot be stored: {outcome}")
 
     async def claim(self, want: Want, *, is_repeatable: bool = False) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from detent.lifecycle.job import Lease
@@ -24,8 +25,11 @@ def is_alive(row: Lease, now: int) -> bool:
     return not row.lost and now < row.until
 
 
-def denied(want: Want, holder: Lease, now: int) -> Claimed | None:
-    """The answer to a wish that is granted nothing, whatever there is; `holder` is its row."""
+def denied(want: Want, row_of: Callable[[str], Lease], now: int) -> Claimed | None:
+    """The answer to a wish that is granted nothing, whatever there is.
+
+    `row_of` tells the row of a worker instance, and is only asked about names that can be kept.
+    """
     if not is_grantable(want):
         return Claimed()
-    return None if want.wire or is_alive(holder, now) else Claimed(lost=True)
+    return None if want.wire or is_alive(row_of(want.holder), now) else Claimed(lost=True)

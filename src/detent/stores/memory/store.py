@@ -50,7 +50,7 @@ class MemoryStore(Reading):
     # --- claims -----------------------------------------------------------------------------------
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
-        denied = fences.denied(want, self._all.worker_lease(want.holder), now)
+        denied = fences.denied(want, self._all.worker_lease, now)
         again = self._claimed_before(want)
         mine = tuple(one for one in again if one.job.tenant == want.tenant)
         return denied or (api.Claimed(mine) if again else self._grant(want, now))

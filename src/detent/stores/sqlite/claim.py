@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Gate, Lease
+from detent.lifecycle.job import Gate
 from detent.stores import flows
 from detent.stores.api import Claimed, Failure, Fair, Stored, Want
 from detent.stores.fences import denied
@@ -50,8 +50,7 @@ class _Walk(NamedTuple):
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    alive = tx.known.worker_lease(want.holder)
-    nothing = denied(want, alive, now)
+    nothing = denied(want, tx.known.worker_lease, now)
     if nothing is not None:
         return nothing
     tx.pending.flush()
@@ -59,7 +58,7 @@ def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     if again is not None:
         return Claimed(again)
     let_in(tx)
-    return _Claim(tx, want, now, alive).granted()
+    return _Claim(tx, want, now).granted()
 
 
 def let_in(tx: Transaction) -> None:
@@ -93,11 +92,10 @@ def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...] | None:
 class _Claim:
     """One wish being granted: its leases are given away from left to right."""
 
-    def __init__(self, tx: Transaction, want: Want, now: int, alive: Lease) -> None:
+    def __init__(self, tx: Transaction, want: Want, now: int) -> None:
         self._tx = tx
         self._want = want
         self._now = now
-        self._alive = alive
         self._limits = Limits(tx, now)
         self._turns = Turns(tx, want, now)
         self._gates: dict[tuple[str, str], Gate] = {}
@@ -252,7 +250,8 @@ class _Claim:
 
     def _decide(self, row: Sequence[Any], stored: Stored, lease: str) -> None:
         want, job = self._want, stored.job
-        ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=self._gate_of(stored))
+        alive = self._tx.known.worker_lease(want.holder)
+        ctx = j.Context(want.by, want.command_id, lease=alive, gate=self._gate_of(stored))
         answer = j.decide(job, want.command(lease), self._now, ctx)
         if isinstance(answer, j.Accepted):
             self._taken.append(self._write(row, stored, answer))

@@ -1,4 +1,4 @@
-"""What speaks against a unit: the fences, names that are taken, and what no store may hold.
+"""What speaks against a unit or a wish: fences, names that are taken, what no store may hold.
 
 Every store judges by these rules; it only has to know what is stored.
 """
@@ -6,14 +6,16 @@ Every store judges by these rules; it only has to know what is stored.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow import Flow
 from detent.stores import flows
 from detent.stores.fences import is_alive, is_over
-from detent.stores.legal import fault
+from detent.stores.legal import fault, is_grantable
 from detent.stores.shapes import (
+    Claimed,
     Key,
     LeaseAlive,
     Move,
@@ -29,12 +31,13 @@ from detent.stores.shapes import (
     Taken,
     Unique,
     Unit,
+    Want,
     key_of,
     name_of,
 )
 from detent.stores.siblings import Siblings
 
-__all__ = ["Head", "Judge"]
+__all__ = ["Head", "Judge", "denied"]
 
 
 class Head(Protocol):
@@ -197,3 +200,13 @@ class Judge(ABC):
     @abstractmethod
     def oldest(self, unit: Unit, new: New, unique: Unique) -> Job | None:
         """The oldest job of this fingerprint that counts after the moves of this very unit."""
+
+
+def denied(want: Want, row_of: Callable[[str], Lease], now: int) -> Claimed | None:
+    """The answer to a wish that is granted nothing, whatever there is.
+
+    `row_of` tells the row of a worker instance, and is only asked about names that can be kept.
+    """
+    if not is_grantable(want):
+        return Claimed()
+    return None if want.wire or is_alive(row_of(want.holder), now) else Claimed(lost=True)

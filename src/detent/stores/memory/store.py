@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from detent.errors import BadUrl
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
-from detent.stores import api, bounds, fences
+from detent.stores import api, bounds, judging
 from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
 from detent.stores.memory.reading import Reading, due, first
 from detent.stores.quotas import Met, Quotas, Turns
@@ -50,7 +50,7 @@ class MemoryStore(Reading):
     # --- claims -----------------------------------------------------------------------------------
 
     def _claim(self, want: Want, now: int) -> api.Claimed:
-        denied = fences.denied(want, self._all.worker_lease, now)
+        denied = judging.denied(want, self._all.worker_lease, now)
         again = self._claimed_before(want)
         mine = tuple(one for one in again if one.job.tenant == want.tenant)
         return denied or (api.Claimed(mine) if again else self._grant(want, now))

@@ -14,8 +14,8 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Gate
 from detent.stores import flows
 from detent.stores.api import Claimed, Failure, Fair, Stored, Want
-from detent.stores.fences import denied
 from detent.stores.gates import behind
+from detent.stores.judging import denied
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.quotas import Limits, Turns
 from detent.stores.sqlite.spots import Lane, Spot, spot_of

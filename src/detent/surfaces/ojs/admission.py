@@ -33,9 +33,13 @@ class Admission:
         return (
             call.who.may_use(queue)
             and self._registry.has_none(tenant, type_, now)
-            and self._queues.is_boundless(tenant, queue, now)
+            and self._queues.is_plain(tenant, queue, now)
             and engine.declared.has_none(type_, now)
         )
+
+    async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """The same jobs with what their queues say about them."""
+        return await self._queues.completed(wanted)
 
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
         """May it be here, do its arguments fit, is there room, is its limit known?

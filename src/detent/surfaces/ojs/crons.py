@@ -61,7 +61,8 @@ class Crons:
     async def put(self, call: Call) -> Reply:
         """A new schedule, or another plan for one that is there."""
         cron = read_body(call, _Cron)
-        wanted = self._desk.reader(call).job(self._template(call, cron))
+        read = self._desk.reader(call).job(self._template(call, cron))
+        [wanted] = await self._admission.completed([read])
         plan = self._plan(cron, wanted.ask)
         await self._admission.admit(call, [wanted])
         schedules, by = self._desk.engine.schedules, self._desk.by(call)

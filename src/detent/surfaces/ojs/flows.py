@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from detent.engine import shaping
 from detent.engine.building import Created
 from detent.engine.progress import Progress, Result, StepProgress
-from detent.engine.shaping import Order
+from detent.engine.shaping import Order, Part
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Refusal
@@ -25,7 +26,7 @@ from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, page_of
 from detent.surfaces.ojs.faults import missing, of_refusal
 from detent.surfaces.ojs.ordering import CALLBACKS, Kept, Members, Step, planned, text_in
-from detent.surfaces.ojs.reading import object_of
+from detent.surfaces.ojs.reading import Wanted, object_of
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Flows"]
@@ -46,7 +47,9 @@ class Flows:
         traced = partial(self._desk.traced, call)
         members = Members(self._desk.reader(call), fields, traced)
         kept, parts = planned(members, fields)
-        await self._admission.admit(call, members.wanted)
+        wanted = await self._admission.completed(members.wanted)
+        await self._admission.admit(call, wanted)
+        parts = _amended(parts, members.wanted, wanted)
         name = text_in(fields.get("name")) or ""
         tenant = self._desk.tenant(call)
         meta = msgspec.json.encode(kept).decode()
@@ -173,6 +176,14 @@ class Flows:
             some = results[step.part]
             shown.append(_step_shown(step, states.get(step.part), some.pop(0) if some else None))
         return shown
+
+
+def _amended(
+    parts: Sequence[Part], before: Sequence[Wanted], after: Sequence[Wanted]
+) -> list[Part]:
+    """The same steps with their jobs as their queues have completed them."""
+    new = {id(old.ask): one.ask for old, one in zip(before, after, strict=True)}
+    return [replace(part, jobs=tuple(new[id(ask)] for ask in part.jobs)) for part in parts]
 
 
 def _step_shown(step: Step, progress: StepProgress | None, result: Result | None) -> dict[str, Any]:

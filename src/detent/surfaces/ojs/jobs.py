@@ -65,7 +65,8 @@ class Jobs:
         if sent is not None and shape is not None:
             enqueueing = self._desk.engine.enqueueing
             return shape.reply(await enqueueing.press(shape.mould, sent.payload))
-        wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
+        read = self._desk.traced(call, self._desk.reader(call).read(call.body))
+        [wanted] = await self._admission.completed([read])
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
@@ -80,7 +81,7 @@ class Jobs:
     async def push_many(self, call: Call) -> Reply:
         """Many new jobs: all of them or none."""
         given = objects_of("jobs", object_of(call.body).get("jobs"), RECORDS_MAX)
-        wanted = self._read_all(call, given)
+        wanted = await self._read_all(call, given)
         pressure = await self._admission.admit(call, wanted)
         jobs = await self._together(call, wanted)
         return self._desk.reply({"jobs": jobs, "count": len(jobs)}, 201, pressure)
@@ -92,7 +93,7 @@ class Jobs:
             "jobs", None if isinstance(bulk.jobs, UnsetType) else bulk.jobs, RECORDS_MAX
         )
         if bulk.atomicity == "atomic":
-            wanted = self._read_all(call, given)
+            wanted = await self._read_all(call, given)
             await self._admission.admit(call, wanted)
             jobs = await self._together(call, wanted)
             items = [{"index": i, "status": "created", "job": job} for i, job in enumerate(jobs)]
@@ -112,7 +113,8 @@ class Jobs:
         self, call: Call, index: int, one: dict[str, Raw], key: str | None
     ) -> dict[str, Any]:
         try:
-            wanted = self._desk.traced(call, self._desk.reader(call).job(one))
+            read = self._desk.traced(call, self._desk.reader(call).job(one))
+            [wanted] = await self._admission.completed([read])
             if key is not None:
                 wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
             await self._admission.admit(call, [wanted])
@@ -133,11 +135,12 @@ class Jobs:
         name, told_of = digest_of(f"{index} {key}"), digest_of(f"{ask.type} {ask.payload}")
         return replace(ask, idempotency=Idempotency(name, told_of, self._desk.now() + _DAY_US))
 
-    def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
+    async def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
         reader, read = self._desk.reader(call), list[Wanted]()
         for index, one in enumerate(given):
             try:
-                read.append(self._desk.traced(call, reader.job(one)))
+                wanted = self._desk.traced(call, reader.job(one))
+                read += await self._admission.completed([wanted])
             except Problem as problem:
                 problem.details["index"] = index
                 raise

@@ -181,14 +181,16 @@ class Letters:
         raw = fields_of(call).get("override")
         if raw is None or bytes(raw) == b"null":
             return None
-        given: Mapping[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+        given: Mapping[str, Any] = msgspec.json.decode(raw)
+        if not isinstance(given, dict) or not isinstance(given.get("meta") or {}, dict):
+            raise invalid("override and its meta must be objects", field="override")
         ask = rerun_ask(stored, "retried from the dead letters")
-        if "queue" in given:
+        if given.get("queue") is not None:
             ask = replace(ask, queue=need_queue(given["queue"]))
             self._desk.need_queue(call, ask.queue)
-        if "retry" in given:
+        if given.get("retry") is not None:
             ask = replace(ask, retry=retry_of(given["retry"]))
-        if isinstance(given.get("meta"), dict):
+        if given.get("meta"):
             old = msgspec.json.decode(ask.meta, type=dict[str, Raw])
             meta = msgspec.json.encode({**old, **given["meta"]}).decode()
             ask = replace(ask, meta=meta)

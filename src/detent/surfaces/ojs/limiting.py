@@ -8,7 +8,7 @@ from detent.stores.api import Limit, Limited, LimitKind
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import missing
-from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.policies import limits_of, need_key
 from detent.surfaces.ojs.wire import duration
 
 __all__ = ["Limiting"]
@@ -43,7 +43,7 @@ class Limiting:
 
     async def delete(self, call: Call) -> Reply:
         """Lift the limit of a key."""
-        name = call.param("key")
+        name = need_key(call.param("key"))
         await self._set(call, name, None)
         return self._desk.reply({"deleted": True, "key": name})
 

@@ -127,6 +127,8 @@ class Wanted(msgspec.Struct, frozen=True):
     ask: Ask
     limits: Limits | None = None
     keeps_schedule: bool = False
+    said: frozenset[str] = frozenset()
+    """The options that it came with."""
 
 
 class Reader:
@@ -190,7 +192,8 @@ class Reader:
         )
         need_job(ask)
         choice = options.get("unique") or {}
-        return Wanted(ask, limits, choice.get("on_conflict") == "replace_except_schedule")
+        keeps_schedule = choice.get("on_conflict") == "replace_except_schedule"
+        return Wanted(ask, limits, keeps_schedule, frozenset(options))
 
     def _unique(
         self, policy: Any, type_: str, queue: str, payload: str, meta: Mapping[str, Raw]

@@ -142,7 +142,7 @@ class OjsSurface:
         yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
 
     def _worker_routes(self) -> Iterable[Route]:
-        working = Working(self.desk, self.workers, self.stalls, self.flows)
+        working = Working(self.desk, self.workers, self.stalls, self.flows, self.queues)
         for path in ("/workers/fetch", "/jobs/fetch"):
             yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
         for path in ("/workers/ack", "/jobs/{id}/ack"):

@@ -28,6 +28,7 @@ from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.polling import polled
 from detent.surfaces.ojs.progress import checkpoint_of
+from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.reports import (
     Ack,
@@ -73,10 +74,13 @@ class _Fetch(msgspec.Struct, frozen=True):
 class Working:
     """Fetch, acknowledge, fail, hand back."""
 
-    def __init__(self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows) -> None:
+    def __init__(
+        self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows, queues: Queues
+    ) -> None:
         self._desk = desk
         self._workers = workers
         self._stalls = stalls
+        self._queues = queues
         self._flows = flows
         self._known: dict[Key, Stored] = {}
 
@@ -86,6 +90,9 @@ class Working:
         """Jobs for a worker, if there are any; with `wait_ms` it waits for some."""
         asked = read_body(call, _Fetch)
         want = self._want(call, asked)
+        if want.lease_us is None:
+            usual = await self._queues.visibility(want.tenant, want.queues)
+            want = want if usual is None else replace(want, lease_us=usual)
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
         if asked.records:

@@ -206,6 +206,9 @@ class OjsSurface:
         yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
         yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
         yield _route("POST", "/workers/progress", progress.put, _W)
+        yield _route(
+            "GET", "/jobs/{id}/progress/stream", streams.progress, _R, type="text/event-stream"
+        )
         for method in ("PUT", "POST"):
             yield _route(method, "/jobs/{id}/checkpoint", progress.save, _W)
         yield _route("GET", "/jobs/{id}/checkpoint", progress.load, _R)

@@ -293,7 +293,8 @@ class Workflows:
 
 def _result(stored: Stored) -> Result:
     job = stored.job
-    return Result(job.id, job.state, stored.result, stored.body.type)
+    times = (job.started_at, job.ended_at)
+    return Result(job.id, job.state, stored.result, stored.body.type, *times)
 
 
 def _barred(flow: Flow | None, command: w.Command, ctx: w.Context) -> Refusal | None:

@@ -21,7 +21,7 @@ from detent.stores.api import Key, Stored, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, fields_of, page_of, read_body
+from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing, of_refusal
 from detent.surfaces.ojs.policies import retry_of
@@ -59,13 +59,7 @@ class Letters:
         limit, offset = page_of(call)
         found = await self.listed_all(call)
         jobs = [shown(one, name) for name, one in found[offset : offset + limit]]
-        pages = {
-            "total": len(found),
-            "has_more": offset + limit < len(found),
-            "limit": limit,
-            "offset": offset,
-        }
-        return self._desk.reply({"jobs": jobs, "pagination": pages})
+        return self._desk.reply({"jobs": jobs, "pagination": pages(len(found), limit, offset)})
 
     async def get(self, call: Call) -> Reply:
         """One of them."""

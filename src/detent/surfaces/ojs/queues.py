@@ -16,7 +16,7 @@ from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import IGNORED, Config, completed, read_config
-from detent.surfaces.ojs.desk import Desk, fields_of, page_of
+from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.policies import limits_of
 from detent.surfaces.ojs.reading import Wanted, need_queue
@@ -47,13 +47,7 @@ class Queues:
             {"name": row.name, "status": _status(row), "created_at": await self._since(call, row)}
             for row in rows[offset : offset + limit]
         ]
-        pages = {
-            "total": len(rows),
-            "has_more": offset + limit < len(rows),
-            "limit": limit,
-            "offset": offset,
-        }
-        return self._desk.reply({"queues": told_of, "pagination": pages})
+        return self._desk.reply({"queues": told_of, "pagination": pages(len(rows), limit, offset)})
 
     async def get(self, call: Call) -> Reply:
         """One queue."""
@@ -114,6 +108,12 @@ class Queues:
         self._known.forget(key)
         told_of, ignored = dict(fields), [one for one in IGNORED if one in fields]
         return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored, **told_of})
+
+    async def limit(self, call: Call) -> Reply:
+        """Set how many jobs of a queue may start in how long; nothing lifts the limit."""
+        name, fields = self._name(call), fields_of(call)
+        await self._limit(call, name, {"rate_limit": call.body} if fields else {})
+        return self._desk.reply({"queue": name, "rate_limit": dict(fields) or None})
 
     async def _limit(self, call: Call, name: str, fields: Any) -> None:
         given = msgspec.json.decode(fields.get("rate_limit", b"null"))

@@ -253,6 +253,7 @@ class OjsSurface:
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
         yield _route("POST", "/admin/queues/{name}/resume", admin.resume, _O)
         yield _route("PUT", "/admin/queues/{name}/config", self.queues.configure, _O)
+        yield _route("PUT", "/admin/queues/{name}/rate-limit", self.queues.limit, _O)
         yield _route("DELETE", "/admin/queues/{name}/jobs", admin.purge, _O)
         yield _route("GET", "/admin/jobs", admin.jobs, _R)
         yield _route("POST", "/admin/jobs/bulk/retry", admin.retry_many, _O)

@@ -204,7 +204,10 @@ class Working:
         if checkpoint is not None:
             told["checkpoint"] = checkpoint
         if job.workflow is not None:
-            told["parent_results"] = await self._flows.results_before(job)
+            told["parent_results"] = results = await self._flows.results_before(job)
+            # The official SDK hands its handlers the metadata, and nothing else of this.
+            meta = msgspec.json.decode(kept.meta, type=dict[str, Raw])
+            told["meta"] = {"parent_results": results, **meta} if results else kept.meta
         if self._desk.settings.test_mode:
             await self._obey(kept.meta, want)
         self._remember((job.tenant, name), stored)

@@ -18,6 +18,7 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import IGNORED, Config, completed, read_config
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
+from detent.surfaces.ojs.figures import Figures
 from detent.surfaces.ojs.policies import limits_of
 from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import told
@@ -27,6 +28,7 @@ __all__ = ["KIND", "Queues"]
 KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
 _HELD_MAX: Final = 10_000
+_READY_MAX: Final = 1_000
 _STATES = tuple(state.value for state in JobState)
 
 
@@ -36,6 +38,7 @@ class Queues:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
+        self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -60,8 +63,10 @@ class Queues:
         row = await self.row(call, self._name(call))
         counts = await self._counted(call, row)
         config = await self._known.get((self._desk.tenant(call), row.name))
+        late = await self.figures.late(self._desk.tenant(call), row.name)
         stats = {
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
+            **late.stats(),
             "queue": row.name,
             "depth": _depth(row),
             "max_depth": None if config is None else config.max_depth,
@@ -210,6 +215,40 @@ class Queues:
                     break
                 after = (tenant, page[-1].job.id)
         return found
+
+    async def detailed(self, call: Call) -> Reply:
+        """One queue for operators: its numbers, what is set about it, and its oldest ready job."""
+        row = await self.row(call, self._name(call))
+        config = await self._known.get((self._desk.tenant(call), row.name))
+        body = {
+            **await self.item(call, row),
+            "queue": {**await self._counted(call, row), "status": _status(row)},
+            "configuration": {} if config is None else config.told,
+            "oldest_available_at": await self._oldest(self._desk.tenant(call), row),
+        }
+        return self._desk.reply(body)
+
+    async def item(self, call: Call, row: QueueRow) -> dict[str, Any]:
+        """A queue in a list of operators."""
+        late = await self.figures.late(self._desk.tenant(call), row.name)
+        return {
+            "name": row.name,
+            "state": _status(row),
+            "paused": row.door.gate.closed,
+            "counts": {state: row.counts.get(state, 0) for state in _STATES},
+            "throughput": late.throughput(),
+            "latency_ms": late.avg_wait_ms,
+            "created_at": await self._since(call, row),
+        }
+
+    async def _oldest(self, tenant: str, row: QueueRow) -> str | None:
+        """Since when the oldest of its jobs is ready; of very many nobody looks for it."""
+        ready = row.counts.get("available", 0)
+        if not 0 < ready <= _READY_MAX:
+            return None
+        chosen = Filter(tenant=tenant, queue=row.name, state="available")
+        found = await self._desk.engine.store.find(chosen, Page(_READY_MAX))
+        return min((told(one.job.enqueued_at or one.job.created_at) for one in found), default=None)
 
     async def _since(self, call: Call, row: QueueRow) -> str:
         """When it was set up; one that is merely used has no such time but our own."""

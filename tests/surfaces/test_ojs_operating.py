@@ -46,3 +46,43 @@ def test_many_jobs_by_their_names_or_by_what_they_are(client: Client) -> None:
     assert [client.get(f"/jobs/{name}").status for name in names] == [200, 404, 200]
     told = client.post("/jobs/bulk/cancel", {"filter": {"queue": "q"}, "confirm": True}).ok()
     assert told["succeeded"] == 2
+
+
+def test_in_maintenance_no_jobs_are_handed_out(client: Client) -> None:
+    path = "/admin/system/maintenance"
+    assert client.get(path).ok()["maintenance"] is False
+    told = client.post(path, {"enabled": True, "reason": "a new disk"}).ok()
+    assert (told["maintenance"], told["reason"]) == (True, "a new disk")
+    client.push("a")
+    assert client.fetch() == []
+    assert client.get(path).ok()["since"] == told["since"]
+    client.post(path, {}).error(400, "invalid_request")
+    client.post(path, {"enabled": "yes"}).error(400, "invalid_request")
+    client.post(path, {"maintenance": False}).ok()
+    assert len(client.fetch()) == 1
+    assert client.get("/admin/system/config").ok()["limits"]["max_batch_size"] == 1_000
+
+
+def test_a_pool_names_queues_and_how_they_are_chosen(client: Client) -> None:
+    fair = {"strategy": "round_robin", "queues": ["a", "b"], "weight": 3}
+    told = client.put("/admin/pools/both", fair).ok()["pool"]
+    assert (told["name"], told["order"], told["weight"]) == ("both", "in_turns", 3)
+    client.put("/admin/pools/strict", {"strategy": "priority", "queues": ["a", "b"]}).ok()
+    for queue in "aaabbb":
+        client.push("x", queue=queue)
+
+    def fetched(pool: str) -> list[str]:
+        found = client.post("/workers/fetch", {"pool": pool, "count": 2}).ok()["jobs"]
+        return [one["queue"] for one in found]
+
+    assert sorted(fetched("both")) == ["a", "b"]
+    assert fetched("strict") == ["a", "a"]
+    stats = client.get("/admin/scheduling/stats").ok()["stats"]
+    assert stats["pools"]["both"] == {"strategy": "round_robin", "available": 2, "active": 4}
+    names = [one["name"] for one in client.get("/admin/pools").ok()["pools"]]
+    assert sorted(names) == ["both", "strict"]
+    client.delete("/admin/pools/both").ok()
+    client.get("/admin/pools/both").error(404, "not_found")
+    client.post("/workers/fetch", {"pool": "both"}).error(404, "not_found")
+    for bad in ({"queues": "a"}, {"queues": ["A_"]}, {"strategy": 5}, {"queues": ["a"] * 101}):
+        client.put("/admin/pools/bad", bad).error(400, "invalid_request")

@@ -28,7 +28,6 @@ from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.polling import polled
 from detent.surfaces.ojs.progress import checkpoint_of
-from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.reports import (
     Ack,
@@ -42,7 +41,7 @@ from detent.surfaces.ojs.reports import (
     refused,
     text_of,
 )
-from detent.surfaces.ojs.silence import Stalls
+from detent.surfaces.ojs.system import System
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
 
@@ -67,6 +66,7 @@ class _Fetch(msgspec.Struct, frozen=True):
     wait_ms: int | None = None
     types: list[str] | None = None
     fair: Fair | None = None
+    pool: str | None = None
     claim_id: str | None = None
     records: bool = False
 
@@ -74,13 +74,11 @@ class _Fetch(msgspec.Struct, frozen=True):
 class Working:
     """Fetch, acknowledge, fail, hand back."""
 
-    def __init__(
-        self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows, queues: Queues
-    ) -> None:
+    def __init__(self, desk: Desk, workers: Workers, flows: Flows, system: System) -> None:
         self._desk = desk
         self._workers = workers
-        self._stalls = stalls
-        self._queues = queues
+        self._stalls = workers.stalls
+        self._system = system
         self._flows = flows
         self._known: dict[Key, Stored] = {}
 
@@ -89,9 +87,12 @@ class Working:
     async def fetch(self, call: Call) -> Reply:
         """Jobs for a worker, if there are any; with `wait_ms` it waits for some."""
         asked = read_body(call, _Fetch)
+        if asked.pool is not None:
+            pool = await self._system.pool(call, asked.pool)
+            asked = replace(asked, queues=asked.queues or list(pool.queues), fair=pool.fair)
         want = self._want(call, asked)
         if want.lease_us is None:
-            usual = await self._queues.visibility(want.tenant, want.queues)
+            usual = await self._system.queues.visibility(want.tenant, want.queues)
             want = want if usual is None else replace(want, lease_us=usual)
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
@@ -170,6 +171,8 @@ class Working:
 
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
+            return True
+        if await self._system.is_closed(want.tenant):
             return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))

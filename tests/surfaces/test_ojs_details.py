@@ -92,3 +92,26 @@ def test_a_limit_tells_how_much_it_lets_through(client: Client) -> None:
     client.put(path, {}).ok()
     assert len(client.fetch("q", count=10)) == 1
     client.put(path, {"limit": 0}).error(400, "invalid_request")
+
+
+def test_a_bulk_that_is_too_large_or_atomic(client: Client) -> None:
+    job = {"type": "a", "args": []}
+    large = client.post("/jobs/bulk", {"jobs": [job] * 1_001})
+    assert large.error(413, "BATCH_SIZE_EXCEEDED")["details"]["max_batch_size"] == 1_000
+    whole = {"atomicity": "atomic", "jobs": [job, {"args": []}]}
+    assert client.post("/jobs/bulk", whole).error(422, "invalid_request")["details"]["index"] == 1
+    taken = client.push("a")["id"]
+    whole["jobs"] = [job, {**job, "id": taken}]
+    client.post("/jobs/bulk", whole).error(422, "duplicate")
+    assert len(client.fetch(count=10)) == 1
+
+
+def test_the_next_attempt_and_the_history_in_pages(client: Client) -> None:
+    job = client.push("a")
+    client.fetch()
+    told = client.nack(job)["job"]
+    assert told["next_retry_at"] == told["next_attempt_at"]
+    path = f"/jobs/{job['id']}/history"
+    moves = [one["event_type"] for one in paged(client, path, "events")]
+    assert moves == ["enqueue", "claim", "fail"]
+    client.get(f"{path}?limit=0").error(400, "invalid_request")

@@ -83,6 +83,9 @@ def shown(stored: Stored, job_id: str, payload: str | None = None) -> dict[str, 
     }
     for name, value in seen.fields.items():
         fields[name] = told(value) if name.endswith("_at") and isinstance(value, int) else value
+    if "next_attempt_at" in fields:
+        # Two documents of the specification have two names for it.
+        fields["next_retry_at"] = fields["next_attempt_at"]
     if fields.get("worker_id") == ANONYMOUS:
         del fields["worker_id"]
     _echo(fields, job, kept.extras)

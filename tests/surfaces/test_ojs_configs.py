@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 
-from tests.surfaces.server import Client, eventually
+from tests.surfaces.server import Client, Running, eventually
 
 
 def test_jobs_have_what_their_queue_says_unless_they_say_it(client: Client) -> None:
@@ -72,6 +73,7 @@ def test_what_is_only_kept_is_named(client: Client) -> None:
         {"backpressure": {"max_depth": 1, "warning_threshold": 10**400}},
         {"backpressure": {"max_size_bytes": 5}},
         {"backpressure": {"strategy": []}},
+        {"backpressure": {"strategy": "drop_oldest", "max_depth": 1_001}},
         {"concurrency": True},
         {"visibility_timeout": "soon"},
         {"default_timeout": -1},
@@ -84,3 +86,31 @@ def test_what_is_only_kept_is_named(client: Client) -> None:
 def test_settings_that_cannot_be(client: Client, config: dict[str, Any]) -> None:
     assert client.put("/admin/queues/q/config", config).status in (400, 422)
     assert client.push("a", queue="q")["max_attempts"] == 3
+
+
+def test_a_full_queue_lets_the_oldest_go(client: Client) -> None:
+    client.put(
+        "/admin/queues/q/config", {"backpressure": {"max_depth": 2, "strategy": "drop_oldest"}}
+    ).ok()
+    first, second, third = (client.push("a", number, queue="q")["id"] for number in range(3))
+    told = client.job(first)
+    assert (told["state"], "discarded_at" in told) == ("discarded", True)
+    assert [one["id"] for one in client.fetch("q", count=5)] == [second, third]
+    # Those that run are not let go for others.
+    body = {"type": "a", "args": [], "options": {"queue": "q"}}
+    client.post("/jobs", body).error(429, "QUEUE_FULL")
+
+
+def test_a_full_queue_keeps_waiting_until_there_is_room(client: Client, server: Running) -> None:
+    config = {"backpressure": {"max_depth": 1, "strategy": "block"}}
+    client.put("/admin/queues/q/config", config).ok()
+    client.push("a", queue="q")
+    [job] = client.fetch("q")
+    other = Client(server.port)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(other.push, "b", queue="q")
+        wait([waiting], 0.3)
+        assert not waiting.done()
+        client.ack(job)
+        assert waiting.result(10)["type"] == "b"
+    other.close()

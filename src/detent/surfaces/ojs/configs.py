@@ -22,6 +22,9 @@ __all__ = ["IGNORED", "Config", "completed", "read_config"]
 
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
+_STRATEGIES: Final = ("reject", "block", "drop_oldest")
+DROPPED_FROM_MAX: Final = 1_000
+"""How many jobs are looked through for the oldest of them."""
 IGNORED: Final = ("retention", "dead_letter_queue")
 """What may be said about a queue, and is kept, but does nothing here."""
 
@@ -37,6 +40,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_us: int | None = None
     visibility_us: int | None = None
     types: tuple[str, ...] | None = None
+    strategy: str = "reject"
 
     @property
     def is_plain(self) -> bool:
@@ -61,6 +65,7 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
         _length("default_timeout", given.get("default_timeout")),
         _length("visibility_timeout", given.get("visibility_timeout")),
         _types(given.get("allowed_job_types")),
+        _strategy(pressure),
     )
 
 
@@ -92,11 +97,22 @@ def _bound(pressure: Mapping[str, Any]) -> int | None:
     bound = pressure.get("max_depth")
     if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
         raise invalid("backpressure.max_depth must be a number, 1 or more", field="backpressure")
-    if pressure.get("strategy") not in (None, "reject"):
-        raise unsupported("backpressure.strategy: only reject is supported")
     if pressure.get("max_size_bytes") is not None:
         raise unsupported("backpressure.max_size_bytes: queues are bounded by max_depth alone")
     return bound
+
+
+def _strategy(pressure: Mapping[str, Any]) -> str:
+    strategy, bound = pressure.get("strategy"), pressure.get("max_depth")
+    if strategy is None:
+        return "reject"
+    if strategy not in _STRATEGIES:
+        known = ", ".join(_STRATEGIES)
+        raise invalid(f"backpressure.strategy must be one of {known}", field="backpressure")
+    if strategy == "drop_oldest" and (bound or 0) > DROPPED_FROM_MAX:
+        why = f"backpressure.strategy: drop_oldest is for a max_depth of {DROPPED_FROM_MAX} or less"
+        raise unsupported(why)
+    return str(strategy)
 
 
 def _warning(value: object) -> float:

@@ -106,6 +106,7 @@ class Letters:
             "total": len(found),
             "by_queue": Counter(one.job.queue for one in found),
             "by_error_type": Counter(_error_type(one) for one in found),
+            "retention": {"max_entries": SEEN_MAX},
         }
         if ends:
             told_of |= {"oldest_at": told(ends[0]), "newest_at": told(ends[-1])}

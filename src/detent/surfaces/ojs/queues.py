@@ -14,12 +14,12 @@ from detent.lifecycle.job.table import ENDED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import IGNORED, Config, completed, read_config
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.figures import Figures
 from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.pressure import Pressure
 from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import told
 
@@ -38,6 +38,7 @@ class Queues:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
+        self._pressure = Pressure(desk)
         self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
@@ -175,11 +176,7 @@ class Queues:
             config = await self._known.get((tenant, queue))
             if config is None or config.max_depth is None:
                 continue
-            rows = await self._desk.engine.queries.queues(tenant)
-            depth = sum(_depth(row) for row in rows if row.name == queue)
-            if depth + number > config.max_depth:
-                raise _full(queue, depth, config.max_depth)
-            share = (depth + number) / config.max_depth
+            share = await self._pressure.share((tenant, queue), number, config)
             if share >= config.warning:
                 told_of = (("x-ojs-queue-pressure", f"{share:.2f}"),)
         return told_of
@@ -267,13 +264,3 @@ def _status(row: QueueRow) -> str:
 
 def _depth(row: QueueRow) -> int:
     return sum(number for state, number in row.counts.items() if JobState(state) not in ENDED)
-
-
-def _full(queue: str, depth: int, bound: int) -> Problem:
-    why = f"queue {queue} holds {depth} jobs; {bound} is its bound"
-    found = Problem(429, "QUEUE_FULL", why, retryable=True, queue=queue)
-    return found.with_headers(
-        ("retry-after", "1"),
-        ("x-ojs-queue-depth", str(depth)),
-        ("x-ojs-queue-bound", str(bound)),
-    )

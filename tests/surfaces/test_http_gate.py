@@ -178,6 +178,8 @@ def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) 
     client.get("/queues", Host="evil.example").error(421, "misdirected_request")
     client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
     client.get("/queues", Origin=f"http://127.0.0.1:{guarded.port}").ok()
+    client.get("/queues", Host="[::1").error(421, "misdirected_request")
+    client.get("/queues", Origin="http://[::1").error(403, "forbidden")
     client.close()
 
 
@@ -198,6 +200,33 @@ def test_a_body_that_does_not_come(tmp_path: Path) -> None:
     ):
         raw.sendall(head)
         assert b" 408 " in raw.recv(1_000)
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /live", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_head_that_does_not_come(tmp_path: Path, head: bytes) -> None:
+    """Whoever holds a connection and says nothing would keep others out."""
+    with (
+        running(f"sqlite:///{tmp_path}/detent.db", Settings(head_s=0.2)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw,
+    ):
+        client = Client(server.port)
+        client.get("/livez").ok()
+        raw.sendall(head)
+        assert raw.recv(1_000) == b""
+        # Between two requests of one connection there is another patience.
+        client.get("/livez").ok()
+        client.close()
+
+
+@pytest.mark.parametrize("piece", [b"X: " + b"a" * 1_000 + b"\r\n", b"a" * 1_000])
+def test_a_head_that_does_not_end(guarded: Running, piece: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=10) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nX: ")
+        with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+            raw.sendall(piece * 10_000)
+    client = Client(guarded.port)
+    client.get("/livez").ok()
+    client.close()
 
 
 def test_a_rate_is_held(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
 
 from detent import Detent
 from detent.engine.enqueueing import Ask
-from detent.engine.limits import need_job, need_numbers, need_result
-from detent.errors import BadArguments, JobFailed, NumberTooLarge
+from detent.engine.limits import need_job, need_numbers, need_payload, need_result
+from detent.errors import BadArguments, JobFailed, NumberTooLarge, PayloadTooDeep
 from tests.surfaces.jobnik import Jobnik, fresh, problem
 from tests.surfaces.rest import Rest
 from tests.surfaces.server import Client
@@ -96,3 +97,21 @@ def test_a_handler_that_returns_none_of_them_fails_with_a_code(value: Any) -> No
         with pytest.raises(BadArguments, match="no number of JSON"):
             take.enqueue(value)
         take.enqueue([None, 1.5])
+
+
+def test_depth_is_that_of_brackets_outside_of_texts() -> None:
+    """However they are written: with brackets, quotes and backslashes inside of texts."""
+    for text in ("{[", "]}", '\\"[', "\\\\", '\\\\\\"{'):
+        wrapped = f'{{"{text}":["{text}",' + "[" * 62 + f'"{text}"' + "]" * 62 + ",{}]}"
+        need_payload(f"{wrapped}")
+        with pytest.raises(PayloadTooDeep) as caught:
+            need_payload(f"[{wrapped}]")
+        assert caught.value.fields["value"] == 65
+
+
+def test_a_large_body_holds_nobody_up() -> None:
+    """One second is a hundred times what it takes; by the old way some took ten."""
+    began = time.process_time()
+    need_numbers("body", b"[" + b",".join([b"1" * 199] * 50_000) + b"]")
+    need_payload("[" + ",".join(["[" * 60 + "]" * 60] * 8_000) + "]")
+    assert time.process_time() - began < 1

@@ -217,7 +217,7 @@ def test_a_bulk_answers_for_each(client: Client) -> None:
     assert [one["status"] for one in mixed["items"]] == ["created", "failed"]
     client.post("/jobs/bulk", {"jobs": [bad]}).ok(422)
     client.post("/jobs/bulk", {"jobs": [good, bad], "atomicity": "atomic"}).error(
-        400, "invalid_request"
+        422, "invalid_request"
     )
     whole = client.post("/jobs/bulk", {"jobs": [good, good], "atomicity": "atomic"}).ok(200)
     assert whole["succeeded"] == 2

@@ -67,8 +67,8 @@ def test_a_queue_with_a_bound(client: Client) -> None:
     assert full.error(429, "QUEUE_FULL")["retryable"] is True
     assert (full.headers["retry-after"], full.headers["x-ojs-queue-bound"]) == ("1", "2")
     assert client.get("/queues/few/stats").ok()["stats"]["max_depth"] == 2
-    bad = {"backpressure": {"strategy": "block"}}
-    client.put("/admin/queues/few/config", bad).error(422, "unsupported")
+    bad = {"backpressure": {"strategy": "pray"}}
+    client.put("/admin/queues/few/config", bad).error(400, "invalid_request")
     client.put("/admin/queues/few/config", {"backpressure": {"max_depth": 0}}).error(
         400, "invalid_request"
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from tests.surfaces.server import JSON, Client, Running, eventually
+from tests.surfaces.streams import Stream, talk
 
 ID = "0199f0aa-1111-7abc-8def-0123456789ab"
 
@@ -62,30 +60,6 @@ def test_events_are_chosen_and_paged(client: Client) -> None:
 
 
 # --- streams ----------------------------------------------------------------------------------
-
-
-class Stream:
-    """A stream of events, read frame by frame."""
-
-    def __init__(self, server: Running, path: str, **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=8)
-        self._connection.request("GET", f"/ojs/v1{path}", headers=headers)
-        self.answer = self._connection.getresponse()
-
-    def frames(self) -> Iterator[tuple[str, dict[str, Any], str]]:
-        """Event, data and id of each, until the server closes."""
-        lines: dict[str, str] = {}
-        while line := self.answer.readline():
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            if name:
-                lines[name] = value
-            elif "event" in lines:
-                yield lines["event"], json.loads(lines["data"]), lines.get("id", "")
-                lines = {}
-
-    def close(self) -> None:
-        self.answer.close()
-        self._connection.close()
 
 
 def test_a_job_is_followed_until_it_ends(client: Client, server: Running) -> None:
@@ -142,12 +116,6 @@ def test_events_over_a_websocket(client: Client, server: Running) -> None:
         assert said == {"type": "unsubscribed", "channel": "queue:q"}
         socket.send("no json")
         assert json.loads(socket.recv(20))["code"] == "invalid_request"
-
-
-def talk(socket: ClientConnection, said: dict[str, Any]) -> Any:
-    """What is answered."""
-    socket.send(json.dumps(said))
-    return json.loads(socket.recv(20))
 
 
 # --- what is here -----------------------------------------------------------------------------

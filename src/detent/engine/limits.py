@@ -6,14 +6,14 @@ index, a batch holds the lock. Each error says what was too much, why that matte
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 import msgspec
 
 from detent.engine.asks import Ask
 from detent.errors import (
+    BadName,
     LimitError,
     NameTooLong,
     NumberTooLarge,
@@ -68,12 +68,13 @@ LOG_LINES_MAX: Final = 10_000
 LOG_CHARS_MAX: Final = 2_097_152
 """The same, counted in characters."""
 
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_BRACKET = re.compile(r"[\[\]{}]")
-_LARGE = re.compile(r"[eE]\+?\d{3}")
-_LONG = re.compile(r"\d{200}")
-"""In every text with a number that no double can hold is one of these, and in few others."""
-_LONG_CHARS = 200
+_ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_ONE_MORE_OR_LESS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_DIGITS_ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
+_LARGE: Final = b"e000"
+_LONG: Final = b"0" * 200
+"""Every text with a number that no double can hold has one of these when all its digits are 0 and
+it has no plus; few others do. To look for them so is ten times faster than by an expression."""
 
 
 def need_job(ask: Ask) -> None:
@@ -115,10 +116,10 @@ def need_followers(size: int) -> None:
         raise _told(TooMany, f"{why} {fix}", "FOLLOWERS_MAX", FOLLOWERS_MAX, size)
 
 
-def need_numbers(what: str, text: str) -> None:
+def need_numbers(what: str, text: str | bytes) -> None:
     """Refuse JSON with a number that others would read as infinite, like `1e999`, or not at all."""
-    # Two looks for one thing each are faster than one look for two.
-    if not _LARGE.search(text) and (len(text) < _LONG_CHARS or not _LONG.search(text)):
+    alike = _bytes_of(text).translate(_DIGITS_ALIKE, b"+")
+    if _LARGE not in alike and _LONG not in alike:
         return
     try:
         msgspec.json.decode(text)
@@ -134,7 +135,7 @@ def need_numbers(what: str, text: str) -> None:
 def need_result(what: str, text: str) -> None:
     """Refuse a result or checkpoint that is too large for a row."""
     need_numbers(what, text)
-    size = len(text.encode())
+    size = len(_bytes_of(text))
     if size > RESULT_BYTES_MAX:
         why = f"The {what} has {size} bytes of JSON; a database row should not be that large."
         fix = f"Keep it under {RESULT_BYTES_MAX}: store it elsewhere and return where it is."
@@ -155,19 +156,27 @@ def _need_bytes(limit: str, what: str, text: str, most: int) -> None:
 def _need_depth(what: str, text: str) -> None:
     if text.count("[") + text.count("{") <= DEPTH_MAX:
         return
-    depth = _deepest(_BRACKET.findall(_TEXT.sub("", text)))
+    depth = _deepest(text)
     if depth > DEPTH_MAX:
         why = f"The {what} are nested {depth} deep, which not every reader of JSON can follow."
         fix = f"Flatten them to at most {DEPTH_MAX} levels."
         raise _told(PayloadTooDeep, f"{why} {fix}", "DEPTH_MAX", DEPTH_MAX, depth)
 
 
-def _deepest(brackets: Iterable[str]) -> int:
-    depth = deepest = 0
-    for bracket in brackets:
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _deepest(text: str) -> int:
+    """How deep it goes: each bracket that opens is one more, each that closes one less.
+
+    Nothing of it looks at single characters in Python, where a large text would hold up everybody
+    else for a quarter of a second.
+    """
+    plain = _bytes_of(text).replace(b"\\\\", b"").replace(b'\\"', b"")
+    steps = b"".join(plain.split(b'"')[::2]).translate(_ONE_MORE_OR_LESS, _ALL_BUT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0)
+
+
+def _bytes_of(text: str | bytes) -> bytes:
+    # Half a character is nobody's number and no bracket: the store refuses it later.
+    return text if isinstance(text, bytes) else text.encode(errors="replace")
 
 
 def _need_tags(tags: tuple[str, ...]) -> None:
@@ -183,6 +192,9 @@ def need_name(what: str, name: str) -> None:
         why = f"The {what} {name[:40]!r} has {len(name)} characters, and names stand in indexes."
         fix = f"Use 1 to {NAME_CHARS_MAX} characters; a hash stands for anything longer."
         raise _told(NameTooLong, f"{why} {fix}", "NAME_CHARS_MAX", NAME_CHARS_MAX, len(name))
+    if "\0" in name:
+        why = f"The {what} {name[:40]!r} has NUL in it, which not every database can keep."
+        raise BadName(f"{why} Leave it out")
 
 
 def _told(kind: type[LimitError], message: str, limit: str, most: int, value: int) -> LimitError:

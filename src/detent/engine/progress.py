@@ -70,6 +70,8 @@ class Result(msgspec.Struct, frozen=True):
     state: str
     result: str | None
     type: str = ""
+    started_at: int | None = None
+    ended_at: int | None = None
 
 
 class Before(msgspec.Struct, frozen=True):

@@ -12,16 +12,26 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from detent.engine.subscribers import end_of
 from detent.errors import StoreError
 from detent.stores.api import Fed, Store
 
-__all__ = ["BUFFER_MAX", "Listener", "Tail"]
+__all__ = ["BUFFER_MAX", "Dropped", "Listener", "Tail"]
 
 PAUSE_S: Final = 0.1
 PAGE: Final = 1_000
 BUFFER_MAX: Final = 1_000
 """How many events wait for a slow listener; then the oldest are dropped, and it is told so."""
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """How many events were too many for somebody who listens, and between which they were."""
+
+    count: int
+    oldest: Fed
+    newest: Fed
 
 
 class Listener:
@@ -31,7 +41,7 @@ class Listener:
         self._wants = wants
         self._waiting: deque[Fed] = deque()
         self._bell = asyncio.Event()
-        self.dropped: list[Fed] = []
+        self.dropped: Dropped | None = None
         self.is_open = False
 
     def offer(self, page: Sequence[Fed]) -> None:
@@ -39,9 +49,15 @@ class Listener:
         for fed in page:
             if self.is_open and self._wants(fed):
                 if len(self._waiting) >= BUFFER_MAX:
-                    self.dropped.append(self._waiting.popleft())
+                    self._drop(self._waiting.popleft())
                 self._waiting.append(fed)
                 self._bell.set()
+
+    def _drop(self, fed: Fed) -> None:
+        # They are counted, not kept: whoever does not listen at all would fill the memory.
+        before = self.dropped
+        told = (0, fed) if before is None else (before.count, before.oldest)
+        self.dropped = Dropped(told[0] + 1, told[1], fed)
 
     async def take(self, seconds: float) -> list[Fed]:
         """What has come, as soon as something has; nothing if the time is over before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +17,7 @@ from detent.engine.declared import Declared
 from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
+from detent.engine.piecemeal import piecemeal
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, Part, check_member, check_part
@@ -167,12 +169,12 @@ class Workflows:
         made: _News | None = None,
     ) -> w.Answer:
         """More jobs for a step that has not started, all or none; `made` gets them, in order."""
-        for ask in asks:
-            check_member(ask, key[0])
-        part = Part(w.StepPlan(step), tuple(asks))
+        await piecemeal(lambda ask: check_member(ask, key[0]), asks)
         command = w.AddJobs(step_id(key[1], step), len(asks))
         ctx = w.Context(by, self._identity.id(), reason)
-        return await self._commit(key, command, ctx, _With(members(key[1], part), made))
+        belonging = partial(replace, workflow=key[1], step=command.step)
+        mine = await piecemeal(belonging, asks)
+        return await self._commit(key, command, ctx, _With(mine, made))
 
     async def add_step(  # noqa: PLR0913 - what, where, by whom, and what is kept with it
         self,
@@ -238,9 +240,10 @@ class Workflows:
             answer = refusal or w.decide(flow, command, self._store.now(), ctx)
             if not isinstance(answer, w.Accepted):
                 return answer
-            new = self._born(beside.asks, ctx)
-            if isinstance(new, Refusal):
-                return new
+            made = await piecemeal(partial(self._born, ctx), beside.asks)
+            new = tuple(one for one in made if isinstance(one, New))
+            if len(new) < len(made):
+                return next(one for one in made if isinstance(one, Refusal))
             unit = Unit(ctx.command_id, new=new, flow=FlowMove(flow, answer), puts=beside.puts)
             [outcome] = await self._coalescer.commit([unit])
             if isinstance(outcome, Committed | Own):
@@ -252,17 +255,11 @@ class Workflows:
             flow = outcome.now
         raise StoreBusy(f"Workflow {key[1]} was changed by others {TRIES_MAX} times", id=key[1])
 
-    def _born(self, asks: Sequence[Ask], ctx: w.Context) -> tuple[New, ...] | Refusal:
-        made: list[New] = []
-        for ask in asks:
-            place = self._identity.place()
-            about = j.Context(ctx.by, ctx.command_id, place=place, reason=ctx.reason)
-            job_id = self._identity.id()
-            new = born(self._secrets.sealed(ask, job_id), job_id, self._store.now(), about)
-            if isinstance(new, Refusal):
-                return new
-            made.append(new)
-        return tuple(made)
+    def _born(self, ctx: w.Context, ask: Ask) -> New | Refusal:
+        place = self._identity.place()
+        about = j.Context(ctx.by, ctx.command_id, place=place, reason=ctx.reason)
+        job_id = self._identity.id()
+        return born(self._secrets.sealed(ask, job_id), job_id, self._store.now(), about)
 
     # --- upkeep ---------------------------------------------------------------------------------
 
@@ -293,7 +290,8 @@ class Workflows:
 
 def _result(stored: Stored) -> Result:
     job = stored.job
-    return Result(job.id, job.state, stored.result, stored.body.type)
+    times = (job.started_at, job.ended_at)
+    return Result(job.id, job.state, stored.result, stored.body.type, *times)
 
 
 def _barred(flow: Flow | None, command: w.Command, ctx: w.Context) -> Refusal | None:

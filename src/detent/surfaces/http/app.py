@@ -193,7 +193,7 @@ class WebApp:
         length = call.headers.get(b"content-length")
         if length != b"0" and (length or b"transfer-encoding" in call.headers):
             call.body = await body_of(receive, self.settings, length)
-            need_numbers("body", call.body.decode("latin-1"))
+            need_numbers("body", call.body)
         call.receive = receive
         return await route.handler(call)
 
@@ -220,7 +220,7 @@ class WebApp:
         if who is None or route.scope is None or self.settings.rate is not None:
             return False
         self._gate.need(who, route.scope)
-        need_numbers("body", call.body.decode("latin-1"))
+        need_numbers("body", call.body)
         call.who = who
         call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
         return True

@@ -21,23 +21,68 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Take
+from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Settings, Take
 
 __all__ = ["Protocol"]
 
+_HEAD_BYTES_MAX: Final = 262_144
+"""As much as is read at once: smaller ones are refused in the words of their surface."""
+_HEAD_S: Final = 30.0
 _NONE: Final[Mapping[tuple[str, bytes], Take]] = {}
 
 
 class Protocol(HttpToolsProtocol):
     """Tells the application how to answer at once, and how to cut the connection off.
 
-    Closing would wait until all is read, which is what does not happen.
+    Closing would wait until all is read, which is what does not happen. The head of a request must
+    come soon and must not be endless: until it is whole, nobody else could refuse it.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """There it is."""
+        """There it is; whoever connects has something to say."""
         super().connection_made(transport)
         self.app_state = {**self.app_state, ABORT: partial(_abort, transport)}
+        self._head_bytes = 0
+        self._is_in_head = True
+        self._patience: asyncio.TimerHandle | None = None
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._is_in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its head is whole."""
+        self._is_in_head = False
+        self._wait_no_more()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came; a head that is not whole by then is waited for, but not for ever."""
+        super().data_received(data)
+        if not self._is_in_head or self.transport.is_closing():
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > _HEAD_BYTES_MAX:
+            self.send_400_response("The head of the request is too large.")
+        elif self._patience is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        settings: Settings | None = getattr(self.app, "settings", None)
+        seconds = _HEAD_S if settings is None else settings.head_s
+        self._patience = self.loop.call_later(seconds, self.transport.close)
+
+    def _wait_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         answer = _Answer(self, cycle)

@@ -87,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     body_bytes_max: int = 10 * 1024 * 1024
     body_s: float = 30.0
+    head_s: float = 30.0
     header_bytes_max: int = 32 * 1024
     poll_s_max: float = 30.0
     hosts: tuple[str, ...] = ()

@@ -46,15 +46,15 @@ class Gate:
     def _need_host(self, told: str) -> None:
         if told in self._welcome:
             return
-        host = urlsplit(f"//{told}").hostname or ""
-        if host.lower() not in self._hosts:
+        host = (_parts(f"//{told}")[1] or "").lower()
+        if host not in self._hosts:
             raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
         if len(self._welcome) < _WELCOME_MAX and len(told) < _HOST_CHARS_MAX:
             self._welcome.add(told)
 
     def _is_known(self, origin: str, host: str) -> bool:
         """One that was named, or this server's own pages, under a name that it may have."""
-        return origin in self._origins or urlsplit(origin).netloc == host
+        return origin in self._origins or _parts(origin)[0] == host
 
     def known(self, access: Access, call: Call, key: str | None) -> Principal | None:
         """Who calls, if nobody must be asked: it was told a moment ago."""
@@ -103,6 +103,15 @@ class Gate:
             found.retryable = True
             raise found.with_headers(("retry-after", str(wait)), *headers)
         return headers
+
+
+def _parts(address: str) -> tuple[str | None, str | None]:
+    """The place that an address names, with its port and without; nothing of one that is none."""
+    try:
+        found = urlsplit(address)
+    except ValueError:
+        return None, None
+    return found.netloc, found.hostname
 
 
 def _allowance(rate: int, left: float) -> tuple[tuple[str, str], ...]:

@@ -6,13 +6,13 @@ enough. How long a job was in a state is known if its entry was seen from here.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from detent.engine.engine import Engine
-from detent.engine.tail import Listener
 from detent.lifecycle.event import Event
 from detent.stores.api import Fed, Key, Stored
 
@@ -22,6 +22,10 @@ _SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1_800, 3_600, 86_400
 _NAMES_MAX = 500
 """How many types and queues have a name of their own; the rest are `other`."""
 _ENTRIES_MAX = 100_000
+_EVENTS_MAX = 50_000
+"""How many events one scrape counts; those after it count the rest."""
+_TOLD_OF_JOBS = frozenset({"claim", "dispatch", "complete", "fail", "time_out", "lose"})
+"""The events for which the job itself must be known."""
 _REST = "other"
 
 
@@ -75,20 +79,33 @@ class Watching:
         self._losses = Counter("detent_losses", "Leases that were lost.", registry=registry)
         self._entered: OrderedDict[Key, tuple[str, int]] = OrderedDict()
         self._types, self._queues = _Names(), _Names()
-        self._listener: Listener | None = None
+        self._after: int | None = None
+        self._turn = asyncio.Lock()
 
     async def catch_up(self, engine: Engine) -> None:
         """Count what has happened since the last time, and what there is now."""
-        if self._listener is None:
-            self._listener = await engine.tail.listen()
-        await self._count(engine, await self._listener.take(0))
+        async with self._turn:
+            await self._count_on(engine)
         self._states.clear()
         for one in await engine.store.counts():
             self._states.labels(self._queues.of(one.queue), one.state).inc(one.count)
 
+    async def _count_on(self, engine: Engine) -> None:
+        """From where the last scrape ended: however much has happened since, nothing is missed."""
+        if self._after is None:
+            self._after = await engine.tail.end()
+        seen = 0
+        async for page in engine.tail.since(self._after):
+            await self._count(engine, page)
+            self._after = page[-1].pos
+            seen += len(page)
+            if seen >= _EVENTS_MAX:
+                return
+
     async def _count(self, engine: Engine, page: Sequence[Fed]) -> None:
         jobs = [fed.event for fed in page if fed.event.kind == "job"]
-        keys = list(dict.fromkeys(_key(event) for event in jobs))
+        needed = [event for event in jobs if event.name in _TOLD_OF_JOBS]
+        keys = list(dict.fromkeys(map(_key, needed)))
         found = await engine.store.get(keys) if keys else []
         stored = dict(zip(keys, found, strict=True))
         for fed in page:

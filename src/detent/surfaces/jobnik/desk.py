@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from detent.engine import keeping as flows
 from detent.engine.access import Scope
 from detent.engine.engine import Engine
+from detent.engine.piecemeal import piecemeal
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import ProfileName
@@ -220,11 +221,11 @@ class Desk:
         """Success where there is nothing else to tell."""
         return self.reply({"code": f"{what}_SUCCESSFULLY"})
 
-    def listed(
+    async def listed(
         self, query: dict[str, Any], found: Sequence[Any], show: Callable[[Any], Any]
     ) -> Reply:
         """Both generations of lists: everything at once, or a page of it."""
-        items = [show(one) for one in self.paged(query, found)]
+        items = await piecemeal(show, self.paged(query, found))
         is_paged = self._is_paged(query)
         return self.reply({"total": len(found), "items": items} if is_paged else items)
 

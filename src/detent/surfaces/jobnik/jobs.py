@@ -103,7 +103,7 @@ class Jobs:
             key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
             for one in self._desk.paged(query, jobs)
         }
-        return self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
+        return await self._desk.listed(query, jobs, lambda one: shown[key_of(one.flow.workflow)])
 
     async def create(self, call: Call) -> Reply:
         """A new job, without stages."""

@@ -114,7 +114,7 @@ class Stages:
         with_tasks, page = query.get("should_return_tasks", False), self._desk.paged(query, stages)
         shown = await self._desk.stages_shown(page, with_tasks=with_tasks)
         told = {one.id: each for one, each in zip(page, shown, strict=True)}
-        return self._desk.listed(query, stages, lambda one: told[one.id])
+        return await self._desk.listed(query, stages, lambda one: told[one.id])
 
     async def get(self, call: Call) -> Reply:
         """A stage."""

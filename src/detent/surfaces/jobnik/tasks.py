@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from detent.engine.access import Scope
 from detent.engine.commands import Beside, Change
 from detent.engine.enqueueing import Ask
+from detent.engine.piecemeal import piecemeal
 from detent.engine.secrets import Owner
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -89,16 +91,14 @@ class Tasks:
         """The tasks of a stage."""
         query = query_of(call, PAGES)
         found = await self._desk.tasks_of(await self._desk.stage(call))
-        return self._desk.listed(query, found, task_shown)
+        return await self._desk.listed(query, found, task_shown)
 
     async def create(self, call: Call) -> Reply:
         """More tasks for a stage that has not started, all or none of them."""
         given = items_of(body_of(call))
-        fields = [
-            checked(one, _NEW, ("data",), path=f"{BODY}/{place}") for place, one in enumerate(given)
-        ]
+        fields = await piecemeal(_fields, list(enumerate(given)))
         stage = await self._desk.stage(call)
-        asks = [_ask(call, stage, one) for one in fields]
+        asks = await piecemeal(partial(_ask, call, stage), fields)
         made: list[New] = []
         name, by = stage.kept.name(stage.id), self._desk.by(call)
         workflows = self._desk.engine.workflows
@@ -106,7 +106,7 @@ class Tasks:
         if isinstance(answer, Refusal):
             raise _not_added(answer)
         await self._keep_up(call, stage)
-        shown = [task_shown(Stored(new.job, new.body)) for new in made]
+        shown = await piecemeal(lambda new: task_shown(Stored(new.job, new.body)), made)
         return self._desk.reply(shown, 201)
 
     async def _keep_up(self, call: Call, stage: FoundStage) -> None:
@@ -124,14 +124,14 @@ class Tasks:
         if "stage_id" in query:
             stage = await self._desk.stage_of(call, query["stage_id"])
             if stage is None:
-                return self._desk.listed(query, [], task_shown)
+                return await self._desk.listed(query, [], task_shown)
             chosen = replace(chosen, workflow=stage.key[1], step=stage.step.id)
         found = [
             one
             for one in await self._desk.tasks(chosen)
             if call.who.may_use(one.job.queue) and _fits(one.job, query)
         ]
-        return self._desk.listed(query, found, task_shown)
+        return await self._desk.listed(query, found, task_shown)
 
     async def get(self, call: Call) -> Reply:
         """A task."""
@@ -208,6 +208,11 @@ class Tasks:
         if isinstance(answer, Refusal):
             raise lost_race()
         return answer.job
+
+
+def _fields(item: tuple[int, Raw]) -> dict[str, Any]:
+    place, one = item
+    return checked(one, _NEW, ("data",), path=f"{BODY}/{place}")
 
 
 def _ask(call: Call, stage: FoundStage, fields: dict[str, Any]) -> Ask:

@@ -55,26 +55,22 @@ class Admin:
             jobs.update(row.counts)
         workers = await self._workers.all(self._desk.tenant(call))
         uptime = (time.time_ns() // 1_000 - self._desk.started_at) // 1_000_000
-        body = {
+        body: dict[str, Any] = {
             "queues": len(rows),
             "workers": len(workers),
             "jobs": jobs,
             "uptime_seconds": uptime,
         }
+        if call.who.queues == ("*",):
+            late = await self._queues.figures.late(self._desk.tenant(call))
+            body["throughput"] = late.throughput()
         return self._desk.reply(body)
 
     async def queues(self, call: Call) -> Reply:
         """All queues with their numbers."""
-        items = [
-            {
-                "name": row.name,
-                "state": "paused" if row.door.gate.closed else "active",
-                "paused": row.door.gate.closed,
-                "counts": {state: row.counts.get(state, 0) for state in STATES},
-            }
-            for row in await self._queues.rows(call)
-        ]
-        return self._desk.reply(paged(call, items))
+        body = paged(call, await self._queues.rows(call))
+        items = [await self._queues.item(call, row) for row in body["items"]]
+        return self._desk.reply({**body, "items": items})
 
     async def pause(self, call: Call) -> Reply:
         """Pause a queue."""
@@ -112,7 +108,8 @@ class Admin:
         """One job, without a wrapper."""
         name = call.param("id")
         job = shown(await self._desk.stored(call, name), name)
-        return self._desk.reply({**job, "retry_policy": job["retry"]})
+        times = {name: value for name, value in job.items() if name.endswith("_at")}
+        return self._desk.reply({**job, "retry_policy": job["retry"], "metadata": times})
 
     async def workers(self, call: Call) -> Reply:
         """All workers that are not dead."""

@@ -14,6 +14,8 @@ from detent.surfaces.ojs.registry import Registry
 
 __all__ = ["Admission"]
 
+_SECOND_US: Final = 1_000_000
+
 _LIMITS_MAX: Final = 10_000
 
 
@@ -33,9 +35,13 @@ class Admission:
         return (
             call.who.may_use(queue)
             and self._registry.has_none(tenant, type_, now)
-            and self._queues.is_boundless(tenant, queue, now)
+            and self._queues.is_plain(tenant, queue, now)
             and engine.declared.has_none(type_, now)
         )
+
+    async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """The same jobs with what their queues say about them."""
+        return await self._queues.completed(wanted)
 
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
         """May it be here, do its arguments fit, is there room, is its limit known?
@@ -48,9 +54,12 @@ class Admission:
             await self._registry.need_fit(one.ask)
         pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
         limited = [one for one in wanted if one.limits is not None]
-        if limited:
-            await self._set_limits(tenant, limited)
-        return pressure
+        if not limited:
+            return pressure
+        await self._set_limits(tenant, limited)
+        # Who calls too often hears of that limit under this name, and of no other.
+        said = () if call.allowance or limited[0].limits is None else _said(limited[0].limits.limit)
+        return (*pressure, *said)
 
     async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:
         rows: dict[tuple[str, str, str], LimitRow] = {}
@@ -66,3 +75,10 @@ class Admission:
         if len(self._limits) > _LIMITS_MAX:
             self._limits.clear()
         self._limits |= {key: row.limit for key, row in new.items() if row.limit is not None}
+
+
+def _said(limit: Limit) -> tuple[tuple[str, str], ...]:
+    """What a job's limit lets through: at once, in its period, or in a second."""
+    spaced = None if limit.spacing_us is None else max(_SECOND_US // limit.spacing_us, 1)
+    number = limit.rate or limit.concurrency or spaced
+    return () if number is None else (("x-ratelimit-limit", str(number)),)

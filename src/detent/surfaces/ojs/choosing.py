@@ -19,6 +19,7 @@ __all__ = ["STATES", "Chosen", "confirmed", "fitting", "paged"]
 SEEN_MAX: Final = 10_000
 """How many jobs a list looks at, or a bulk verb changes, in one request."""
 STATES: Final = tuple(state.value for state in JobState)
+_ADMIN: Final = "/ojs/v1/admin/"
 _PAGE: Final = 1_000
 _PER_PAGE_MAX: Final = 100
 
@@ -42,10 +43,14 @@ class _Many(msgspec.Struct, frozen=True):
 async def confirmed(desk: Desk, call: Call) -> Sequence[Stored]:
     """The jobs that a body names, by their ids or otherwise, if it says that it means them."""
     asked = read_body(call, _Many)
-    if not asked.confirm:
+    is_named = asked.job_ids is not None and not call.path.startswith(_ADMIN)
+    if not asked.confirm and not is_named:
         raise invalid("confirm must be true: this is about many jobs", field="confirm")
     if asked.job_ids is not None:
-        keys = [(desk.tenant(call), name) for name in asked.job_ids[:SEEN_MAX]]
+        if asked.filter != Chosen() or len(asked.job_ids) > SEEN_MAX:
+            why = f"either filter or job_ids, at most {SEEN_MAX} of them"
+            raise invalid(why, field="job_ids")
+        keys = [(desk.tenant(call), name) for name in asked.job_ids]
         some = await desk.find(keys)
         return [one for one in some if one is not None and call.who.may_use(one.job.queue)]
     return await fitting(desk, call, asked.filter)

@@ -15,7 +15,7 @@ from detent.errors import UnknownSchedule
 from detent.lifecycle.retry import RetryPolicy
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.admission import Admission
-from detent.surfaces.ojs.desk import Desk, page_of, read_body
+from detent.surfaces.ojs.desk import Desk, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.policies import retry_shown
@@ -61,7 +61,8 @@ class Crons:
     async def put(self, call: Call) -> Reply:
         """A new schedule, or another plan for one that is there."""
         cron = read_body(call, _Cron)
-        wanted = self._desk.reader(call).job(self._template(call, cron))
+        read = self._desk.reader(call).job(self._template(call, cron))
+        [wanted] = await self._admission.completed([read])
         plan = self._plan(cron, wanted.ask)
         await self._admission.admit(call, [wanted])
         schedules, by = self._desk.engine.schedules, self._desk.by(call)
@@ -80,13 +81,12 @@ class Crons:
         found = await self._desk.engine.schedules.list(tenant, limit=_LIST_MAX)
         mine = [one for one in found if call.who.may_use(one.plan.job.queue)]
         shown = [_shown(one) for one in mine[offset : offset + limit]]
-        pages = {
-            "total": len(mine),
-            "has_more": offset + limit < len(mine),
-            "limit": limit,
-            "offset": offset,
+        body = {
+            "crons": shown,
+            "cron_jobs": shown,
+            "count": len(shown),
+            "pagination": pages(len(mine), limit, offset),
         }
-        body = {"crons": shown, "cron_jobs": shown, "count": len(shown), "pagination": pages}
         return self._desk.reply(body)
 
     async def get(self, call: Call) -> Reply:

@@ -23,12 +23,13 @@ from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of
 
-__all__ = ["Desk", "digest_of", "page_of", "read_body"]
+__all__ = ["Desk", "digest_of", "page_of", "pages", "read_body"]
 
 T = TypeVar("T")
 TRIES_MAX: Final = 100
 LIMIT_MAX: Final = 200
 _TENANT = "x-ojs-tenant"
+_CURSOR = "after-"
 
 
 class Desk:
@@ -172,10 +173,22 @@ def fields_of(call: Call) -> Mapping[str, Raw]:
     return object_of(call.body) if call.body else {}
 
 
-def page_of(call: Call, most: int = LIMIT_MAX) -> tuple[int, int]:
-    """How many are asked for, and after how many."""
+def page_of(call: Call, *, is_by_id: bool = False) -> tuple[int, int]:
+    """How many are asked for, and after how many; a cursor of ours says that too."""
     query = call.query
-    return _number(query, "limit", 50, most), _number(query, "offset", 0, 1_000_000, least=0)
+    limit, cursor = _number(query, "limit", 50, LIMIT_MAX), query.get("cursor")
+    if not cursor or is_by_id:
+        return limit, _number(query, "offset", 0, 1_000_000, least=0)
+    if not cursor.startswith(_CURSOR):
+        raise invalid("cursor must be the next_cursor of a reply", field="cursor")
+    return limit, _number({"cursor": cursor.removeprefix(_CURSOR)}, "cursor", 0, 1_000_000, least=0)
+
+
+def pages(total: int, limit: int, offset: int) -> dict[str, Any]:
+    """What a list says about itself, and how it goes on."""
+    has_more = offset + limit < total
+    told = {"total": total, "has_more": has_more, "limit": limit, "offset": offset}
+    return {**told, "next_cursor": f"{_CURSOR}{offset + limit}"} if has_more else told
 
 
 def _number(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:

@@ -17,7 +17,7 @@ from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import EXTRAS, Extras
 from detent.surfaces.ojs.wire import instant, told
 
-__all__ = ["ANONYMOUS", "Kept", "error_shown", "kept_of", "shown"]
+__all__ = ["ANONYMOUS", "Kept", "error_shown", "errors_shown", "kept_of", "shown"]
 
 ANONYMOUS: Final = "anonymous"
 """Who holds a job that was fetched without saying for whom."""
@@ -83,6 +83,9 @@ def shown(stored: Stored, job_id: str, payload: str | None = None) -> dict[str, 
     }
     for name, value in seen.fields.items():
         fields[name] = told(value) if name.endswith("_at") and isinstance(value, int) else value
+    if "next_attempt_at" in fields:
+        # Two documents of the specification have two names for it.
+        fields["next_retry_at"] = fields["next_attempt_at"]
     if fields.get("worker_id") == ANONYMOUS:
         del fields["worker_id"]
     _echo(fields, job, kept.extras)

@@ -10,11 +10,14 @@ from detent.stores.api import Fed, Key
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, number_in
 from detent.surfaces.ojs.faults import invalid
-from detent.surfaces.ojs.telling import Told, events_of, position_of
+from detent.surfaces.ojs.telling import Told, event_id_of, events_of, position_of
 
 __all__ = ["Events"]
 
 _PAGE: Final = 1_000
+_DIGITS_MAX: Final = 18
+_TIME: Final = len("evt_00000000-0000-7")
+"""How much of an id says when it was."""
 _PAGES_MAX: Final = 20
 """How much of the feed one question looks at; the cursor leads on."""
 
@@ -29,7 +32,7 @@ class Events:
         """Events after a position, oldest first."""
         query = call.query
         limit = number_in(query, "limit", 100, 1_000)
-        after, has_more = self._after(query.get("after") or query.get("cursor")), True
+        after, has_more = await self._after(query.get("after") or query.get("cursor")), True
         found: list[Told] = []
         for _ in range(_PAGES_MAX):
             page = await self._desk.engine.store.feed(after, _PAGE)
@@ -70,15 +73,31 @@ class Events:
             )
         ]
 
-    def _after(self, text: str | None) -> int:
+    async def place(self, event_id: str) -> tuple[int, Fed | None] | None:
+        """Where an event stands, and what is the first after it if it is forgotten itself.
+
+        `None` is for ids that nobody here has made: who went on from there would hear nothing.
+        """
+        found = position_of(event_id)
+        if found is None or found < 1:
+            return None
+        page = await self._desk.engine.store.feed(found - 1, 1)
+        if not page:
+            return None
+        is_there = page[0].pos == found
+        if is_there and event_id_of(page[0])[:_TIME] != event_id[:_TIME]:
+            return None
+        return found, None if is_there else page[0]
+
+    async def _after(self, text: str | None) -> int:
         if not text:
             return self._desk.feed_start
-        if text.isascii() and text.isdigit():
+        if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:
             return int(text)
-        found = position_of(text)
-        if found is None:
+        place = await self.place(text)
+        if place is None:
             raise invalid("after must be the id of an event, or a cursor", field="after")
-        return found
+        return place[0]
 
 
 def _key(event: Event) -> Key:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from detent.engine import shaping
 from detent.engine.building import Created
 from detent.engine.progress import Progress, Result, StepProgress
-from detent.engine.shaping import Order
+from detent.engine.shaping import Order, Part
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Refusal
@@ -23,12 +24,15 @@ from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, page_of
+from detent.surfaces.ojs.envelope import errors_shown
 from detent.surfaces.ojs.faults import missing, of_refusal
 from detent.surfaces.ojs.ordering import CALLBACKS, Kept, Members, Step, planned, text_in
-from detent.surfaces.ojs.reading import object_of
+from detent.surfaces.ojs.reading import Wanted, need_id, object_of
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Flows"]
+
+_ERRORS_MAX: Final = 10
 
 
 class Flows:
@@ -46,7 +50,9 @@ class Flows:
         traced = partial(self._desk.traced, call)
         members = Members(self._desk.reader(call), fields, traced)
         kept, parts = planned(members, fields)
-        await self._admission.admit(call, members.wanted)
+        wanted = await self._admission.completed(members.wanted)
+        await self._admission.admit(call, wanted)
+        parts = _amended(parts, members.wanted, wanted)
         name = text_in(fields.get("name")) or ""
         tenant = self._desk.tenant(call)
         meta = msgspec.json.encode(kept).decode()
@@ -74,8 +80,10 @@ class Flows:
 
     async def listed(self, call: Call) -> Reply:
         """The newest workflows."""
-        limit, _ = page_of(call)
-        found = await self._desk.engine.workflows.list(self._desk.tenant(call), page=Page(limit))
+        limit, _ = page_of(call, is_by_id=True)
+        tenant, cursor = self._desk.tenant(call), call.query.get("cursor")
+        page = Page(limit + 1, None if not cursor else (tenant, need_id(cursor)))
+        found = await self._desk.engine.workflows.list(tenant, page=page)
         told_of = [
             {
                 "id": one.workflow.id,
@@ -83,9 +91,14 @@ class Flows:
                 "state": OJS_WORKFLOW_WORDS[one.workflow.state],
                 "created_at": told(one.workflow.created_at),
             }
-            for one in found
+            for one in found[:limit]
         ]
-        pages = {"total": len(told_of), "has_more": False, "limit": limit, "offset": 0}
+        has_more = len(found) > limit
+        pages: dict[str, Any] = {"has_more": has_more, "limit": limit}
+        if has_more:
+            pages["next_cursor"] = told_of[-1]["id"]
+        elif not cursor:
+            pages["total"] = len(told_of)
         return self._desk.reply({"workflows": told_of, "pagination": pages})
 
     async def cancel(self, call: Call) -> Reply:
@@ -154,13 +167,26 @@ class Flows:
                 "failed_count": failed,
             },
         }
+        if flow.started_at is not None:
+            shown["metadata"]["started_at"] = told(flow.started_at)
         if flow.ended_at is not None:
             shown["completed_at"] = shown["metadata"]["completed_at"] = told(flow.ended_at)
         if failed:
             bad = [one for one in counted if one["state"] in ("discarded", "failed")]
             shown["failed_step_index"] = bad[0]["index"]
-            shown["failed_job_ids"] = [one["job_id"] for one in bad if "job_id" in one]
+            names = [one["job_id"] for one in bad if "job_id" in one]
+            shown["failed_job_ids"] = names
+            shown["errors"] = await self._errors([(key[0], name) for name in names[:_ERRORS_MAX]])
         return shown
+
+    async def _errors(self, keys: Sequence[Key]) -> list[dict[str, Any]]:
+        """Why jobs have failed in the end, of as many as anybody reads."""
+        found = await self._desk.engine.store.get(keys) if keys else []
+        return [
+            {"job_id": one.job.id, **errors_shown(one)[-1]}
+            for one in found
+            if one is not None and one.failures
+        ]
 
     async def _steps(self, key: Key, found: Progress, kept: Kept) -> list[dict[str, Any]]:
         results = {
@@ -173,6 +199,14 @@ class Flows:
             some = results[step.part]
             shown.append(_step_shown(step, states.get(step.part), some.pop(0) if some else None))
         return shown
+
+
+def _amended(
+    parts: Sequence[Part], before: Sequence[Wanted], after: Sequence[Wanted]
+) -> list[Part]:
+    """The same steps with their jobs as their queues have completed them."""
+    new = {id(old.ask): one.ask for old, one in zip(before, after, strict=True)}
+    return [replace(part, jobs=tuple(new[id(ask)] for ask in part.jobs)) for part in parts]
 
 
 def _step_shown(step: Step, progress: StepProgress | None, result: Result | None) -> dict[str, Any]:
@@ -188,6 +222,9 @@ def _step_shown(step: Step, progress: StepProgress | None, result: Result | None
         shown["name"] = step.name
     if result is not None:
         shown["job_id"] = result.job_id
+        for name, at in (("started_at", result.started_at), ("completed_at", result.ended_at)):
+            if at is not None:
+                shown[name] = told(at)
         if result.result is not None:
             shown["result"] = Raw(result.result.encode())
     return shown

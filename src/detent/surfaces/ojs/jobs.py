@@ -19,7 +19,7 @@ from detent.stores.api import RECORDS_MAX, Idempotency, Key, Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.admission import Admission
-from detent.surfaces.ojs.desk import Desk, digest_of, number_in, read_body
+from detent.surfaces.ojs.desk import Desk, digest_of, number_in, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.moulding import Moulding
@@ -65,7 +65,8 @@ class Jobs:
         if sent is not None and shape is not None:
             enqueueing = self._desk.engine.enqueueing
             return shape.reply(await enqueueing.press(shape.mould, sent.payload))
-        wanted = self._desk.traced(call, self._desk.reader(call).read(call.body))
+        read = self._desk.traced(call, self._desk.reader(call).read(call.body))
+        [wanted] = await self._admission.completed([read])
         pressure = await self._admission.admit(call, [wanted])
         enqueued = await self._pushed(call, wanted)
         if not enqueued.is_new:
@@ -80,7 +81,7 @@ class Jobs:
     async def push_many(self, call: Call) -> Reply:
         """Many new jobs: all of them or none."""
         given = objects_of("jobs", object_of(call.body).get("jobs"), RECORDS_MAX)
-        wanted = self._read_all(call, given)
+        wanted = await self._read_all(call, given)
         pressure = await self._admission.admit(call, wanted)
         jobs = await self._together(call, wanted)
         return self._desk.reply({"jobs": jobs, "count": len(jobs)}, 201, pressure)
@@ -88,13 +89,9 @@ class Jobs:
     async def push_bulk(self, call: Call) -> Reply:
         """Many new jobs, each with an answer of its own, or all of them or none."""
         bulk = read_body(call, _Bulk)
-        given = objects_of(
-            "jobs", None if isinstance(bulk.jobs, UnsetType) else bulk.jobs, RECORDS_MAX
-        )
+        given = _items(bulk)
         if bulk.atomicity == "atomic":
-            wanted = self._read_all(call, given)
-            await self._admission.admit(call, wanted)
-            jobs = await self._together(call, wanted)
+            jobs = await self._atomic(call, given)
             items = [{"index": i, "status": "created", "job": job} for i, job in enumerate(jobs)]
         elif bulk.atomicity == "partial":
             items = [
@@ -108,11 +105,23 @@ class Jobs:
         status = 200 if not failed else 422 if failed == len(items) else 207
         return self._desk.reply({**told_of, "items": items}, status)
 
+    async def _atomic(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[dict[str, Any]]:
+        """All of them; one that cannot be makes none of them, and the reply says which."""
+        try:
+            wanted = await self._read_all(call, given)
+            await self._admission.admit(call, wanted)
+            return await self._together(call, wanted)
+        except Problem as problem:
+            if problem.status in (400, 409):
+                problem.status = 422
+            raise
+
     async def _item(
         self, call: Call, index: int, one: dict[str, Raw], key: str | None
     ) -> dict[str, Any]:
         try:
-            wanted = self._desk.traced(call, self._desk.reader(call).job(one))
+            read = self._desk.traced(call, self._desk.reader(call).job(one))
+            [wanted] = await self._admission.completed([read])
             if key is not None:
                 wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
             await self._admission.admit(call, [wanted])
@@ -133,11 +142,12 @@ class Jobs:
         name, told_of = digest_of(f"{index} {key}"), digest_of(f"{ask.type} {ask.payload}")
         return replace(ask, idempotency=Idempotency(name, told_of, self._desk.now() + _DAY_US))
 
-    def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
+    async def _read_all(self, call: Call, given: Sequence[dict[str, Raw]]) -> list[Wanted]:
         reader, read = self._desk.reader(call), list[Wanted]()
         for index, one in enumerate(given):
             try:
-                read.append(self._desk.traced(call, reader.job(one)))
+                wanted = self._desk.traced(call, reader.job(one))
+                read += await self._admission.completed([wanted])
             except Problem as problem:
                 problem.details["index"] = index
                 raise
@@ -271,6 +281,7 @@ class Jobs:
         """Every move that the job has made."""
         name = call.param("id")
         stored = await self._desk.stored(call, name)
+        limit, offset = page_of(call)
         events = await self._desk.engine.store.history(key_of(stored.job))
         told_of = [
             {
@@ -291,9 +302,10 @@ class Jobs:
                     if value is not None
                 },
             }
-            for event in events
+            for event in events[offset : offset + limit]
         ]
-        return self._desk.reply({"events": told_of})
+        about = pages(len(events), limit, offset)
+        return self._desk.reply({"events": told_of, "pagination": about})
 
     async def lineage(self, call: Call) -> Reply:
         """Which job this one runs again, and the workflow it belongs to."""
@@ -301,6 +313,16 @@ class Jobs:
         job = (await self._desk.stored(call, name)).job
         told_of = {"job_id": name, "rerun_of": job.rerun_of, "workflow_id": job.workflow}
         return self._desk.reply({k: v for k, v in told_of.items() if v is not None})
+
+
+def _items(bulk: _Bulk) -> list[dict[str, Raw]]:
+    raw = None if isinstance(bulk.jobs, UnsetType) else bulk.jobs
+    try:
+        return objects_of("jobs", raw, RECORDS_MAX)
+    except Problem as problem:
+        if problem.code == "batch_too_large":
+            problem.code = "BATCH_SIZE_EXCEEDED"
+        raise
 
 
 def _result(job: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from detent.stores.api import Key, Stored, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, fields_of, page_of, read_body
+from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing, of_refusal
 from detent.surfaces.ojs.policies import retry_of
@@ -59,13 +59,7 @@ class Letters:
         limit, offset = page_of(call)
         found = await self.listed_all(call)
         jobs = [shown(one, name) for name, one in found[offset : offset + limit]]
-        pages = {
-            "total": len(found),
-            "has_more": offset + limit < len(found),
-            "limit": limit,
-            "offset": offset,
-        }
-        return self._desk.reply({"jobs": jobs, "pagination": pages})
+        return self._desk.reply({"jobs": jobs, "pagination": pages(len(found), limit, offset)})
 
     async def get(self, call: Call) -> Reply:
         """One of them."""
@@ -112,6 +106,7 @@ class Letters:
             "total": len(found),
             "by_queue": Counter(one.job.queue for one in found),
             "by_error_type": Counter(_error_type(one) for one in found),
+            "retention": {"max_entries": SEEN_MAX},
         }
         if ends:
             told_of |= {"oldest_at": told(ends[0]), "newest_at": told(ends[-1])}
@@ -181,14 +176,16 @@ class Letters:
         raw = fields_of(call).get("override")
         if raw is None or bytes(raw) == b"null":
             return None
-        given: Mapping[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+        given: Mapping[str, Any] = msgspec.json.decode(raw)
+        if not isinstance(given, dict) or not isinstance(given.get("meta") or {}, dict):
+            raise invalid("override and its meta must be objects", field="override")
         ask = rerun_ask(stored, "retried from the dead letters")
-        if "queue" in given:
+        if given.get("queue") is not None:
             ask = replace(ask, queue=need_queue(given["queue"]))
             self._desk.need_queue(call, ask.queue)
-        if "retry" in given:
+        if given.get("retry") is not None:
             ask = replace(ask, retry=retry_of(given["retry"]))
-        if isinstance(given.get("meta"), dict):
+        if given.get("meta"):
             old = msgspec.json.decode(ask.meta, type=dict[str, Raw])
             meta = msgspec.json.encode({**old, **given["meta"]}).decode()
             ask = replace(ask, meta=meta)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from detent.stores.api import Limit, Limited, LimitKind
+from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import missing
-from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.policies import limits_of, need_key
 from detent.surfaces.ojs.wire import duration
 
 __all__ = ["Limiting"]
+
+_WAITING_MAX: Final = 1_000
 
 
 class Limiting:
@@ -31,19 +34,27 @@ class Limiting:
         found = [one for one in await self._limits(call) if one.row.name == name]
         if not found:
             raise missing("limit", name)
-        return self._desk.reply(_shown(found[0]))
+        waiting = await self._waiting(call, name)
+        return self._desk.reply({**_shown(found[0]), "waiting_count": waiting})
+
+    async def _waiting(self, call: Call, name: str) -> int:
+        """How many jobs under the limit are ready; of very many, as many as one looks at."""
+        chosen = Filter(tenant=self._desk.tenant(call), key=name, state="available")
+        return len(await self._desk.engine.store.find(chosen, Page(_WAITING_MAX)))
 
     async def put(self, call: Call) -> Reply:
         """Another limit for a key, until a job brings another one along."""
         name = call.param("key")
-        asked = limits_of({**read_body(call, dict[str, Any]), "key": name})
+        fields = read_body(call, dict[str, Any])
+        asked = limits_of({**fields, "key": name})
         limit = None if asked is None else asked.limit
         await self._set(call, name, limit)
-        return self._desk.reply({"key": name, **_told(limit or Limit())})
+        ignored = [one for one in ("expires_at",) if one in fields]
+        return self._desk.reply({"key": name, **_told(limit or Limit()), "ignored": ignored})
 
     async def delete(self, call: Call) -> Reply:
         """Lift the limit of a key."""
-        name = call.param("key")
+        name = need_key(call.param("key"))
         await self._set(call, name, None)
         return self._desk.reply({"deleted": True, "key": name})
 

@@ -20,7 +20,7 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid, unsupported
 from detent.surfaces.ojs.wire import duration, span, span_ms
 
-__all__ = ["Limits", "limits_of", "retry_of", "retry_shown", "unique_of"]
+__all__ = ["Limits", "limits_of", "need_key", "retry_of", "retry_shown", "unique_of"]
 
 _DIMENSIONS = ("type", "queue", "args", "meta")
 _STATES = ("available", "active", "scheduled", "retryable", "pending")
@@ -36,6 +36,8 @@ _STRATEGIES = {"none": "constant", **{one.value: one.value for one in Strategy}}
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:-]*")
 _PERIODS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
 _DEFAULT = RetryPolicy()
+_STEEP = 1_000
+"""What the lifecycle takes at most; a whole number may be larger than any double."""
 
 
 # --- retry ------------------------------------------------------------------------------------
@@ -107,8 +109,8 @@ def _attempts(value: object) -> int:
 
 
 def _coefficient(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise _bad_retry("backoff_coefficient", "must be a number, 1.0 or more")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _STEEP:
+        raise _bad_retry("backoff_coefficient", f"must be a number from 1.0 to {_STEEP}")
     return float(value)
 
 
@@ -119,9 +121,13 @@ def _flag(value: object) -> bool:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _bad_retry("non_retryable_errors", "must be an array of strings")
+    if not isinstance(value, list) or not all(map(_is_text, value)):
+        raise _bad_retry("non_retryable_errors", "must be an array of strings without NUL")
     return tuple(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
 
 
 def _exhaustion(value: object) -> Exhaustion:
@@ -166,13 +172,14 @@ def unique_of(value: object, facts: Facts) -> Uniqueness | None:
     states = value.get("states") or list(_STATES)
     if not isinstance(states, list) or not set(map(str, states)) <= _ALL_STATES:
         raise invalid("unique.states must be an array of job states", field="unique.states")
-    conflict = value.get("on_conflict") or "reject"
-    if conflict not in _CONFLICTS:
+    given = value.get("on_conflict")
+    conflict = "reject" if given is None else given
+    if not isinstance(conflict, str) or conflict not in _CONFLICTS:
         known = ", ".join(_CONFLICTS)
         raise invalid(f"unique.on_conflict must be one of {known}", field="unique.on_conflict")
     period = value.get("period")
     return Uniqueness(
-        _fingerprint(facts, keys, args_keys, value.get("meta_keys")),
+        _fingerprint(facts, keys, args_keys, value.get("meta_keys") or ()),
         tuple(states),
         None if period is None else span("unique.period", period),
         _CONFLICTS[conflict],
@@ -183,7 +190,8 @@ def _dimensions(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str] |
     """Which facts count, and which names inside the arguments."""
     keys, args_keys = policy.get("keys", policy.get("key")), policy.get("args_keys")
     keys = [keys] if isinstance(keys, str) else keys
-    for name, some in (("keys", keys), ("args_keys", args_keys)):
+    named = (("keys", keys), ("args_keys", args_keys), ("meta_keys", policy.get("meta_keys")))
+    for name, some in named:
         if some is not None and not _is_names(some):
             raise invalid(f"unique.{name} must be an array of strings", field=f"unique.{name}")
     if keys is not None and not set(keys) <= set(_DIMENSIONS):
@@ -199,7 +207,7 @@ def _dimensions(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], list[str] |
 
 
 def _fingerprint(
-    facts: Facts, keys: Sequence[str], args_keys: Sequence[str] | None, meta_keys: Any
+    facts: Facts, keys: Sequence[str], args_keys: Sequence[str] | None, meta_keys: Sequence[str]
 ) -> str:
     told: dict[str, Any] = {"type": facts.type}
     if "queue" in keys:
@@ -207,8 +215,7 @@ def _fingerprint(
     if "args" in keys:
         told["args"] = facts.args if not args_keys else _picked(facts.args, args_keys)
     if "meta" in keys:
-        names = meta_keys if _is_names(meta_keys) else []
-        told["meta"] = {name: facts.meta.get(name) for name in names}
+        told["meta"] = {name: facts.meta.get(name) for name in meta_keys}
     return hashlib.sha256(msgspec.json.encode(_canonical(told), order="sorted")).hexdigest()
 
 
@@ -252,9 +259,7 @@ def limits_of(value: object) -> Limits | None:
         raise invalid("rate_limit must be an object", field="rate_limit")
     if value.get("on_limit") not in (None, "wait", "reschedule"):
         raise unsupported("rate_limit.on_limit: jobs wait for room; drop is not supported")
-    key = value.get("key")
-    if key is not None and not (isinstance(key, str) and _KEY.fullmatch(key)):
-        raise invalid("rate_limit.key has letters, digits and . _ : -", field="rate_limit.key")
+    key = None if value.get("key") is None else need_key(value["key"])
     rate, per = _rate("rate", value.get("rate"), value.get("period"))
     number, length = _rate("throttle", value.get("throttle"), None)
     each = value.get("max_per_second")
@@ -270,6 +275,13 @@ def limits_of(value: object) -> Limits | None:
         return Limits(Limit(concurrency, rate, per, spacing), key)
     except BadPolicy as error:
         raise invalid(error.message, field="rate_limit") from None
+
+
+def need_key(value: object) -> str:
+    """A name that a limit can have."""
+    if isinstance(value, str) and _KEY.fullmatch(value):
+        return value
+    raise invalid("rate_limit.key has letters, digits and . _ : -", field="rate_limit.key")
 
 
 def _rate(field: str, value: object, period: object) -> tuple[int | None, int]:

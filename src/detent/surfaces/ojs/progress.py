@@ -21,7 +21,7 @@ from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "checkpoint_of", "progress_shown"]
 
 DATA_MAX: Final = 4_096
 TEXT_MAX: Final = 2_000
@@ -72,12 +72,12 @@ class Progress:
         if stored.job.state == "active" and note is not None:
             await self._keep(stored, note)
             stored = msgspec.structs.replace(stored, note=note)
-        return self._desk.reply(_progress_shown(stored, name))
+        return self._desk.reply(progress_shown(stored, name))
 
     async def get(self, call: Call) -> Reply:
         """How far a job has said it is."""
         name = call.param("id")
-        return self._desk.reply(_progress_shown(await self._desk.stored(call, name), name))
+        return self._desk.reply(progress_shown(await self._desk.stored(call, name), name))
 
     def _note(self, stored: Stored, share: float, said: _Said) -> Note | None:
         """What is noted; less than before within one attempt is not."""
@@ -146,7 +146,8 @@ class Progress:
             raise conflict(stored.job, name, "save a checkpoint of", "a live state")
 
 
-def _progress_shown(stored: Stored, name: str) -> dict[str, Any]:
+def progress_shown(stored: Stored, name: str) -> dict[str, Any]:
+    """How far a job has said it is."""
     note = stored.note
     shown: dict[str, Any] = {
         "job_id": name,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
 from detent.engine.queries import QueueRow
 from detent.engine.remembering import Remembered
@@ -15,11 +14,13 @@ from detent.lifecycle.job.table import ENDED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, fields_of, page_of
+from detent.surfaces.ojs.configs import IGNORED, Config, completed, read_config
+from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
+from detent.surfaces.ojs.figures import Figures
 from detent.surfaces.ojs.policies import limits_of
-from detent.surfaces.ojs.reading import need_queue
+from detent.surfaces.ojs.pressure import Pressure
+from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["KIND", "Queues"]
@@ -27,17 +28,8 @@ __all__ = ["KIND", "Queues"]
 KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
 _HELD_MAX: Final = 10_000
-_WARNING: Final = 0.8
+_READY_MAX: Final = 1_000
 _STATES = tuple(state.value for state in JobState)
-
-
-class _Config(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody has set about a queue; `told` is all of it as it was sent."""
-
-    created_at: int
-    told: Raw = Raw(b"{}")
-    max_depth: int | None = None
-    warning: float = _WARNING
 
 
 class Queues:
@@ -45,7 +37,9 @@ class Queues:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._known: Remembered[Key, _Config | None] = Remembered(self._config, desk.now)
+        self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
+        self._pressure = Pressure(desk)
+        self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -57,13 +51,7 @@ class Queues:
             {"name": row.name, "status": _status(row), "created_at": await self._since(call, row)}
             for row in rows[offset : offset + limit]
         ]
-        pages = {
-            "total": len(rows),
-            "has_more": offset + limit < len(rows),
-            "limit": limit,
-            "offset": offset,
-        }
-        return self._desk.reply({"queues": told_of, "pagination": pages})
+        return self._desk.reply({"queues": told_of, "pagination": pages(len(rows), limit, offset)})
 
     async def get(self, call: Call) -> Reply:
         """One queue."""
@@ -76,8 +64,10 @@ class Queues:
         row = await self.row(call, self._name(call))
         counts = await self._counted(call, row)
         config = await self._known.get((self._desk.tenant(call), row.name))
+        late = await self.figures.late(self._desk.tenant(call), row.name)
         stats = {
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
+            **late.stats(),
             "queue": row.name,
             "depth": _depth(row),
             "max_depth": None if config is None else config.max_depth,
@@ -112,7 +102,7 @@ class Queues:
     async def configure(self, call: Call) -> Reply:
         """Set what is special about a queue: its bound and its limits."""
         name, fields = self._name(call), fields_of(call)
-        config = _read_config(fields, self._desk.now())
+        config = read_config(fields, self._desk.now())
         key = (self._desk.tenant(call), name)
 
         def changed(_: Record | None) -> tuple[str, int | None]:
@@ -122,14 +112,20 @@ class Queues:
             await self._limit(call, name, fields)
         await self._desk.change(KIND, key, changed)
         self._known.forget(key)
-        told_of = dict(fields)
-        return self._desk.reply({"queue": name, "config": told_of, **told_of})
+        told_of, ignored = dict(fields), [one for one in IGNORED if one in fields]
+        return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored, **told_of})
+
+    async def limit(self, call: Call) -> Reply:
+        """Set how many jobs of a queue may start in how long; nothing lifts the limit."""
+        name, fields = self._name(call), fields_of(call)
+        await self._limit(call, name, {"rate_limit": call.body} if fields else {})
+        return self._desk.reply({"queue": name, "rate_limit": dict(fields) or None})
 
     async def _limit(self, call: Call, name: str, fields: Any) -> None:
         given = msgspec.json.decode(fields.get("rate_limit", b"null"))
         rate = None if given is None else limits_of({"rate": given, "key": None})
         number = msgspec.json.decode(fields.get("concurrency", b"null"))
-        if number is not None and (not isinstance(number, int) or number < 1):
+        if number is not None and (type(number) is not int or number < 1):
             raise invalid("concurrency must be a number, 1 or more", field="concurrency")
         limit = Limit(number, *((rate.limit.rate, rate.limit.period_us) if rate else ()))
         tenant, by = self._desk.tenant(call), self._desk.by(call)
@@ -154,10 +150,23 @@ class Queues:
         rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
         return next((row for row in rows if row.name == name), QueueRow(name, {}))
 
-    def is_boundless(self, tenant: str, queue: str, now: int) -> bool:
-        """Whether the queue is known to have no bound, without asking anybody."""
+    def is_plain(self, tenant: str, queue: str, now: int) -> bool:
+        """Whether nothing is known to be set about its jobs, without asking anybody."""
         found = self._known.fresh((tenant, queue), now)
-        return found is not None and (found[0] is None or found[0].max_depth is None)
+        return found is not None and (found[0] is None or found[0].is_plain)
+
+    async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """The same jobs with what their queues say about what they do not say themselves."""
+        return [
+            completed(one, await self._known.get((one.ask.tenant, one.ask.queue))) for one in wanted
+        ]
+
+    async def visibility(self, tenant: str, queues: Sequence[str]) -> int | None:
+        """How long jobs of these queues are reserved: of one fetch, as long as any says."""
+        found = [await self._known.get((tenant, queue)) for queue in queues]
+        lengths = [None if one is None else one.visibility_us for one in found]
+        known = [one for one in lengths if one is not None]
+        return max(known) if len(known) == len(lengths) else None
 
     async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Refuse jobs for a queue that is full; near its bound the reply says how near."""
@@ -167,11 +176,7 @@ class Queues:
             config = await self._known.get((tenant, queue))
             if config is None or config.max_depth is None:
                 continue
-            rows = await self._desk.engine.queries.queues(tenant)
-            depth = sum(_depth(row) for row in rows if row.name == queue)
-            if depth + number > config.max_depth:
-                raise _full(queue, depth, config.max_depth)
-            share = (depth + number) / config.max_depth
+            share = await self._pressure.share((tenant, queue), number, config)
             if share >= config.warning:
                 told_of = (("x-ojs-queue-pressure", f"{share:.2f}"),)
         return told_of
@@ -208,15 +213,49 @@ class Queues:
                 after = (tenant, page[-1].job.id)
         return found
 
+    async def detailed(self, call: Call) -> Reply:
+        """One queue for operators: its numbers, what is set about it, and its oldest ready job."""
+        row = await self.row(call, self._name(call))
+        config = await self._known.get((self._desk.tenant(call), row.name))
+        body = {
+            **await self.item(call, row),
+            "queue": {**await self._counted(call, row), "status": _status(row)},
+            "configuration": {} if config is None else config.told,
+            "oldest_available_at": await self._oldest(self._desk.tenant(call), row),
+        }
+        return self._desk.reply(body)
+
+    async def item(self, call: Call, row: QueueRow) -> dict[str, Any]:
+        """A queue in a list of operators."""
+        late = await self.figures.late(self._desk.tenant(call), row.name)
+        return {
+            "name": row.name,
+            "state": _status(row),
+            "paused": row.door.gate.closed,
+            "counts": {state: row.counts.get(state, 0) for state in _STATES},
+            "throughput": late.throughput(),
+            "latency_ms": late.avg_wait_ms,
+            "created_at": await self._since(call, row),
+        }
+
+    async def _oldest(self, tenant: str, row: QueueRow) -> str | None:
+        """Since when the oldest of its jobs is ready; of very many nobody looks for it."""
+        ready = row.counts.get("available", 0)
+        if not 0 < ready <= _READY_MAX:
+            return None
+        chosen = Filter(tenant=tenant, queue=row.name, state="available")
+        found = await self._desk.engine.store.find(chosen, Page(_READY_MAX))
+        return min((told(one.job.enqueued_at or one.job.created_at) for one in found), default=None)
+
     async def _since(self, call: Call, row: QueueRow) -> str:
         """When it was set up; one that is merely used has no such time but our own."""
         config = await self._known.get((self._desk.tenant(call), row.name))
         return told(self._desk.started_at if config is None else config.created_at)
 
-    async def _config(self, key: Key) -> _Config | None:
+    async def _config(self, key: Key) -> Config | None:
         record = await self._desk.record(KIND, key)
         data = None if record is None else record.data
-        return None if data is None else msgspec.json.decode(data, type=_Config)
+        return None if data is None else msgspec.json.decode(data, type=Config)
 
 
 def _status(row: QueueRow) -> str:
@@ -225,26 +264,3 @@ def _status(row: QueueRow) -> str:
 
 def _depth(row: QueueRow) -> int:
     return sum(number for state, number in row.counts.items() if JobState(state) not in ENDED)
-
-
-def _full(queue: str, depth: int, bound: int) -> Problem:
-    why = f"queue {queue} holds {depth} jobs; {bound} is its bound"
-    found = Problem(429, "QUEUE_FULL", why, retryable=True, queue=queue)
-    return found.with_headers(
-        ("retry-after", "1"),
-        ("x-ojs-queue-depth", str(depth)),
-        ("x-ojs-queue-bound", str(bound)),
-    )
-
-
-def _read_config(fields: Any, now: int) -> _Config:
-    text = Raw(msgspec.json.encode(dict(fields)))
-    pressure = msgspec.json.decode(fields.get("backpressure", b"null")) or {}
-    bound = pressure.get("max_depth") if isinstance(pressure, dict) else None
-    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
-        raise invalid("backpressure.max_depth must be a number, 1 or more", field="backpressure")
-    strategy = pressure.get("strategy", "reject")
-    if strategy != "reject":
-        raise Problem(422, "unsupported", "backpressure.strategy: only reject is supported")
-    warning = pressure.get("warning_threshold", _WARNING)
-    return _Config(now, text, bound, float(warning))

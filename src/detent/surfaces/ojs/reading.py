@@ -127,6 +127,8 @@ class Wanted(msgspec.Struct, frozen=True):
     ask: Ask
     limits: Limits | None = None
     keeps_schedule: bool = False
+    said: frozenset[str] = frozenset()
+    """The options that it came with."""
 
 
 class Reader:
@@ -148,6 +150,7 @@ class Reader:
         options = _values(raw)
         meta = _meta_of(fields, raw.get("metadata"))
         self._need_no_veto(meta, payload)
+        self._need_tenant(meta)
         run, expires = self._start(options), self._end(options)
         visibility, timeout = _visibility(options), _timeout(options)
         terms = terms_of(options, timeout)
@@ -190,7 +193,8 @@ class Reader:
         )
         need_job(ask)
         choice = options.get("unique") or {}
-        return Wanted(ask, limits, choice.get("on_conflict") == "replace_except_schedule")
+        keeps_schedule = choice.get("on_conflict") == "replace_except_schedule"
+        return Wanted(ask, limits, keeps_schedule, frozenset(options))
 
     def _unique(
         self, policy: Any, type_: str, queue: str, payload: str, meta: Mapping[str, Raw]
@@ -210,6 +214,14 @@ class Reader:
     def _end(self, options: Mapping[str, Any]) -> tuple[int, str] | None:
         given = options.get("expires_at")
         return None if given is None else instant("expires_at", given, self._now)
+
+    def _need_tenant(self, meta: Mapping[str, Raw]) -> None:
+        """A job that says whose it is must come to them; without tenants nobody is asked."""
+        tenant, raw = self._tenant.rpartition("/")[2], meta.get("tenant_id")
+        said = None if raw is None or not tenant else _plain("meta.tenant_id", raw)
+        if isinstance(said, str) and said != tenant:
+            why = f"meta.tenant_id is {said[:40]!r}, and the request is for {tenant[:40]!r}"
+            raise invalid(why, field="meta.tenant_id")
 
     def _need_no_veto(self, meta: Mapping[str, Raw], payload: str) -> None:
         if self._vetoes and bytes(meta.get(VETO, b"")) == b"true" and payload == "[]":

@@ -1,4 +1,4 @@
-"""Events as they happen: over SSE for those who follow, over WebSockets for those who choose.
+"""Events as they happen, over SSE.
 
 A channel is a job, a queue, or all. Whoever comes back says which event they saw last, and hears
 first what they have missed.
@@ -7,61 +7,35 @@ first what they have missed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-import msgspec
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal, Scope
+from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.lifecycle.job.table import ENDED
-from detent.stores.api import Fed, Stored
+from detent.stores.api import Fed, Note, Stored
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.sse import BEAT, RETRY, Places, frame
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
-from detent.surfaces.ojs.faults import invalid, missing
+from detent.surfaces.ojs.faults import missing
+from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
+from detent.surfaces.ojs.progress import progress_shown
 from detent.surfaces.ojs.reading import need_queue
-from detent.surfaces.ojs.telling import Told, change_of, position_of
+from detent.surfaces.ojs.talks import talk
+from detent.surfaces.ojs.telling import Told
 from detent.surfaces.ojs.wire import told
 
 __all__ = ["Streams"]
 
 BEAT_S: Final = 10.0
-_MISSED_MAX: Final = 10_000
-"""How many events of the feed are looked through for what somebody has missed."""
+LOOK_S: Final = 0.5
+"""How often somebody who follows a job is told how far it is."""
 _FINAL = frozenset(state.value for state in ENDED)
-
-
-class _Channel(msgspec.Struct, frozen=True):
-    """What somebody follows: `job`, `queue` or `all`, and of which name."""
-
-    kind: str
-    name: str = ""
-    types: frozenset[str] = frozenset()
-
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return self.kind if self.kind == "all" else f"{self.kind}:{self.name}"
-
-    def takes(self, one: Told) -> bool:
-        """Whether the event belongs to it."""
-        if self.types and one.type not in self.types:
-            return False
-        if self.kind == "job":
-            return bool(one.body["subject"] == self.name)
-        return self.kind == "all" or one.queue == self.name
-
-
-class _Asked(msgspec.Struct, frozen=True):
-    action: str = ""
-    channel: str = ""
-    event_types: list[str] = []
-    last_event_id: str | None = None
+_ENDS: Final = {"completed": "completed", "discarded": "failed", "cancelled": "cancelled"}
 
 
 class Streams:
@@ -69,10 +43,8 @@ class Streams:
 
     def __init__(self, desk: Desk, events: Events) -> None:
         self._desk = desk
-        self._events = events
+        self._following = Following(desk, events)
         self._places = Places(desk.settings.streams_max)
-
-    # --- SSE ------------------------------------------------------------------------------------
 
     async def job(self, call: Call) -> Reply:
         """Follow one job until it ends."""
@@ -98,67 +70,78 @@ class Streams:
             self._desk.need_queue(call, channel.name)
         return self._sse(call, channel)
 
-    def _channel(self, call: Call, text: str) -> _Channel:
+    async def progress(self, call: Call) -> Reply:
+        """Follow how far one job is until it ends."""
+        await self._desk.stored(call, call.param("id"))
+        return self._places.reply(self._steps(call, call.param("id")))
+
+    async def socket(self, socket: WebSocket, who: Principal) -> None:
+        """The same over a WebSocket."""
+        await talk(self._desk, self._following, socket, who, self._next)
+
+    def _channel(self, call: Call, text: str) -> Channel:
         types = frozenset(filter(None, call.query.get("event_types", "").split(",")))
         return channel_of(text, types)
 
-    def _sse(self, call: Call, channel: _Channel) -> Reply:
+    def _sse(self, call: Call, channel: Channel) -> Reply:
         return self._places.reply(self._frames(call, channel))
 
-    async def _frames(self, call: Call, channel: _Channel) -> AsyncIterator[bytes]:
-        listener = await self._desk.engine.tail.listen(_of_tenant(self._desk.tenant(call)))
+    # --- events ---------------------------------------------------------------------------------
+
+    async def _frames(self, call: Call, channel: Channel) -> AsyncIterator[bytes]:
+        tenant, after = self._desk.tenant(call), 0
+        listener = await self._desk.engine.tail.listen(of_tenant(tenant))
         try:
             # Asked before the reader knows that we listen: what ends afterwards is told as it goes.
             is_over = channel.kind == "job" and await self._is_over(call, channel.name)
             yield RETRY
-            async for frame in self._missed(call, channel):
-                yield frame
+            seen = call.header("last-event-id")
+            if seen:
+                async for missed in self._following.missed(seen, tenant, call.who):
+                    after = missed.pos
+                    for piece in _framed(channel, missed.told):
+                        yield piece
+                    if missed.gap is not None:
+                        yield frame("system.gap", {"channel": channel.text, **missed.gap})
             if is_over:
                 yield await self._last(call, channel.name)
                 return
-            async for frame in self._live(call, channel, listener):
-                yield frame
+            async for piece in self._live(call, channel, listener, after):
+                yield piece
         finally:
             self._desk.engine.tail.leave(listener)
 
-    async def _missed(self, call: Call, channel: _Channel) -> AsyncIterator[bytes]:
-        """What has happened since the event that the reader saw last."""
-        seen = call.header("last-event-id")
-        after = None if seen is None else position_of(seen)
-        if after is None:
-            return
-        looked = 0
-        async for page in self._desk.engine.tail.since(after):
-            for one in await self.told(page, self._desk.tenant(call), call.who):
-                if channel.takes(one):
-                    yield frame(one.type, one.body["data"], one.id)
-            looked += len(page)
-            if looked >= _MISSED_MAX:
-                yield frame("system.gap", {"channel": channel.text, "gap_start": seen})
-                return
-
     async def _live(
-        self, call: Call, channel: _Channel, listener: Listener
+        self, call: Call, channel: Channel, listener: Listener, after: int
     ) -> AsyncIterator[bytes]:
+        """What comes; of what the listener was told meanwhile, the missed are not told again."""
+        quiet_since, note = time.monotonic(), None
+        is_noted = channel.kind == "job" and channel.takes_type("job.progress")
         while True:
-            page = await self._next(listener)
+            page = await self._next(listener, LOOK_S if is_noted else BEAT_S)
             if self._desk.service.stopping.is_set():
                 yield frame("server.shutdown", {"reason": "the server stops", "grace_period_ms": 0})
                 return
-            if listener.dropped:
-                yield frame("system.events_dropped", _dropped(listener, channel))
-            found = await self.told(page, self._desk.tenant(call), call.who)
-            mine = [one for one in found if channel.takes(one)]
-            for one in mine:
-                yield frame(one.type, one.body["data"], one.id)
-            if channel.kind == "job" and any(_ends(one) for one in mine):
+            pieces = _dropped_framed(channel, listener)
+            if is_noted:
+                before, note = note, await self._note(call, channel.name)
+                pieces += _note_framed(channel.name, before, note)
+            found = await self._told(call, [one for one in page if one.pos > after])
+            pieces += _framed(channel, found)
+            if not pieces and time.monotonic() - quiet_since >= BEAT_S:
+                pieces.append(BEAT)
+            for piece in pieces:
+                quiet_since = time.monotonic()
+                yield piece
+            if channel.kind == "job" and any(_ends(one, channel.name) for one in found):
                 return
-            if not mine:
-                yield BEAT
 
-    async def _next(self, listener: Listener) -> list[Fed]:
+    async def _told(self, call: Call, page: Sequence[Fed]) -> list[Told]:
+        return await self._following.told(page, self._desk.tenant(call), call.who)
+
+    async def _next(self, listener: Listener, patience_s: float = BEAT_S) -> list[Fed]:
         """What comes next; nothing when it is time for a sign of life, or to stop."""
-        coming = asyncio.ensure_future(listener.take(BEAT_S))
+        coming = asyncio.ensure_future(listener.take(patience_s))
         stopping = asyncio.ensure_future(self._desk.service.stopping.wait())
         await asyncio.wait([coming, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -166,6 +149,10 @@ class Streams:
             coming.cancel()
             return []
         return coming.result()
+
+    async def _note(self, call: Call, name: str) -> Note | None:
+        [stored] = await self._desk.find([(self._desk.tenant(call), name)])
+        return None if stored is None else stored.note
 
     async def _is_over(self, call: Call, name: str) -> bool:
         return (await self._desk.stored(call, name)).job.state in ENDED
@@ -182,146 +169,57 @@ class Streams:
         }
         return frame("job.state_changed", data)
 
-    # --- what is told ---------------------------------------------------------------------------
+    # --- progress -------------------------------------------------------------------------------
 
-    async def told(self, page: Sequence[Fed], tenant: str, who: Principal) -> list[Told]:
-        """The events of a page, and the changes of state behind them."""
-        if not page:
-            return []
-        found = await self._events.told(page, tenant)
-        changes = await self._changes(page, tenant)
-        both = sorted([*changes, *found], key=lambda one: one.pos)
-        return [one for one in both if not one.queue or who.may_use(one.queue)]
-
-    async def _changes(self, page: Sequence[Fed], tenant: str) -> list[Told]:
-        mine = [one for one in page if one.event.tenant == tenant and one.event.kind == "job"]
-        keys = list(dict.fromkeys((one.event.tenant, one.event.record) for one in mine))
-        found = await self._desk.engine.store.get(keys) if keys else []
-        stored: dict[str, Stored] = {one.job.id: one for one in found if one is not None}
-        names = await self._desk.engine.aliases.shown([one.job for one in stored.values()])
-        shown = dict(zip(stored, names, strict=True))
-        told_of = [
-            change_of(one, stored[one.event.record], shown[one.event.record])
-            for one in mine
-            if one.event.record in stored
-        ]
-        return [one for one in told_of if one is not None]
-
-    # --- WebSockets -----------------------------------------------------------------------------
-
-    async def socket(self, socket: WebSocket, who: Principal) -> None:
-        """Whoever is connected says what they follow, and hears of it."""
-        if not who.has(Scope.READ):
-            raise Problem(403, "forbidden", "this needs the scope read")
-        tenant = socket.headers.get("x-ojs-tenant", who.tenant)
-        if not who.may_enter(tenant):
-            raise Problem(403, "forbidden", "this key is for other tenants")
-        tenant = f"{self._desk.room}/{tenant}" if self._desk.room else tenant
-        await socket.accept("ojs.v1" if "ojs.v1" in socket.scope.get("subprotocols", ()) else None)
-        talk = _Talk(self, socket, who, tenant)
-        listener = await self._desk.engine.tail.listen(_of_tenant(tenant))
-        hearing = asyncio.ensure_future(talk.hear(self._desk))
-        try:
-            while not hearing.done() and not self._desk.service.stopping.is_set():
-                await talk.tell(await self.told(await self._next(listener), tenant, who))
-        except (WebSocketDisconnect, RuntimeError):
-            return
-        finally:
-            self._desk.engine.tail.leave(listener)
-            hearing.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await hearing
-        with suppress(RuntimeError):
-            await socket.close(1001)
-
-
-class _Talk:
-    """One connection: what it follows, and what is said on it."""
-
-    def __init__(self, streams: Streams, socket: WebSocket, who: Principal, tenant: str) -> None:
-        self._streams = streams
-        self._socket = socket
-        self._who = who
-        self._tenant = tenant
-        self._channels: dict[str, _Channel] = {}
-
-    async def hear(self, desk: Desk) -> None:
-        """What the other side asks for."""
+    async def _steps(self, call: Call, name: str) -> AsyncIterator[bytes]:
+        """How far the job is, whenever that has changed; and how it ended."""
+        yield RETRY
+        shown, quiet_since = dict[str, Any](), time.monotonic()
         while True:
-            text = await self._socket.receive_text()
-            try:
-                asked = msgspec.json.decode(text, type=_Asked)
-                await self._obey(asked, desk)
-            except msgspec.DecodeError:
-                await self._say({"type": "error", "code": "invalid_request", "message": "no JSON"})
-            except Problem as problem:
-                told_of = {"type": "error", "code": problem.code, "message": problem.message}
-                await self._say(told_of)
-
-    async def _obey(self, asked: _Asked, desk: Desk) -> None:
-        channel = channel_of(asked.channel, frozenset(asked.event_types))
-        if asked.action == "unsubscribe":
-            self._channels.pop(asked.channel, None)
-            await self._say({"type": "unsubscribed", "channel": asked.channel})
-            return
-        if asked.action not in ("subscribe", "resume"):
-            raise invalid("action must be subscribe, unsubscribe or resume", field="action")
-        await self._need(channel, desk)
-        self._channels[asked.channel] = channel
-        types = sorted(channel.types)
-        await self._say({"type": "subscribed", "channel": asked.channel, "event_types": types})
-        if asked.last_event_id is not None:
-            await self._catch_up(asked.last_event_id, desk)
-
-    async def _need(self, channel: _Channel, desk: Desk) -> None:
-        """Refuse what is not there, or not theirs."""
-        if channel.kind == "queue" and not self._who.may_use(channel.name):
-            raise Problem(403, "forbidden", "this key is not for that queue")
-        if channel.kind == "job":
-            [found] = await desk.find([(self._tenant, channel.name)])
-            if found is None or not self._who.may_use(found.job.queue):
-                raise missing("job", channel.name)
-
-    async def _catch_up(self, seen: str, desk: Desk) -> None:
-        after = position_of(seen)
-        if after is None:
-            raise Problem(404, "unknown_event_id", "that is no event of this server")
-        async for page in desk.engine.tail.since(after):
-            await self.tell(await self._streams.told(page, self._tenant, self._who))
-
-    async def tell(self, found: Sequence[Told]) -> None:
-        """Everything that belongs to what is followed."""
-        for one in found:
-            for text, channel in list(self._channels.items()):
-                if channel.takes(one):
-                    told_of = {"type": "event", "channel": text, "event": one.type}
-                    more = {"data": one.body["data"], "id": one.id, "timestamp": one.body["time"]}
-                    await self._say({**told_of, **more})
-
-    async def _say(self, value: dict[str, Any]) -> None:
-        await self._socket.send_text(msgspec.json.encode(value).decode())
+            stored = await self._desk.stored(call, name)
+            before, shown = shown, progress_shown(stored, name)
+            end = _end_of(stored)
+            if end is None and shown != before and shown["progress"] is not None:
+                yield frame("progress", shown)
+                quiet_since = time.monotonic()
+            elif end is None and time.monotonic() - quiet_since >= BEAT_S:
+                yield BEAT
+                quiet_since = time.monotonic()
+            if end is not None:
+                yield frame(end, shown)
+                return
+            if not await self._desk.service.pause(LOOK_S):
+                return
 
 
-def channel_of(text: str, types: frozenset[str] = frozenset()) -> _Channel:
-    """The channel that a text names."""
-    kind, _, name = text.partition(":")
-    if kind == "all" or (kind in ("job", "queue") and name):
-        return _Channel(kind, name, types)
-    raise invalid("channel must be job:<id>, queue:<name> or all", field="channel")
+def _dropped_framed(channel: Channel, listener: Listener) -> list[bytes]:
+    gone = dropped(listener)
+    return (
+        [] if gone is None else [frame("system.events_dropped", {"channel": channel.text, **gone})]
+    )
 
 
-def _of_tenant(tenant: str) -> Callable[[Fed], bool]:
-    return lambda fed: fed.event.tenant == tenant
+def _framed(channel: Channel, found: Sequence[Told]) -> list[bytes]:
+    return [frame(x.type, x.body["data"], x.id) for x in found if channel.takes(x)]
 
 
-def _ends(one: Told) -> bool:
-    return one.type == "job.state_changed" and one.body["data"].get("to") in _FINAL
-
-
-def _dropped(listener: Listener, channel: _Channel) -> dict[str, Any]:
-    gone, listener.dropped = listener.dropped, []
-    return {
-        "channel": channel.text,
-        "dropped_count": len(gone),
-        "timestamp": told(gone[-1].event.at),
+def _note_framed(name: str, before: Note | None, note: Note | None) -> list[bytes]:
+    """How far a job is, if it has said so since."""
+    if note is None or note.percent is None or note == before:
+        return []
+    data = {
+        "job_id": name,
+        "progress": note.percent,
+        "message": note.text.partition("\n")[0],
+        "timestamp": told(note.at),
     }
+    return [frame("job.progress", data)]
+
+
+def _end_of(stored: Stored) -> str | None:
+    return _ENDS.get(stored.job.state)
+
+
+def _ends(one: Told, name: str) -> bool:
+    is_move = one.type == "job.state_changed" and one.body["subject"] == name
+    return is_move and one.body["data"].get("to") in _FINAL

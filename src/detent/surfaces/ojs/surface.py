@@ -36,6 +36,7 @@ from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.silence import KIND as STALL
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
+from detent.surfaces.ojs.system import System
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
 from detent.surfaces.ojs.working import Working
@@ -62,6 +63,7 @@ class OjsSurface:
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
         self.queues = Queues(self.desk)
+        self.system = System(self.desk, self.queues)
         self.stalls = Stalls(self.desk)
         self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk)
@@ -142,7 +144,7 @@ class OjsSurface:
         yield _route("GET", "/jobs/{id}/lineage", jobs.lineage, _R)
 
     def _worker_routes(self) -> Iterable[Route]:
-        working = Working(self.desk, self.workers, self.stalls, self.flows)
+        working = Working(self.desk, self.workers, self.flows, self.system)
         for path in ("/workers/fetch", "/jobs/fetch"):
             yield _route("POST", path, working.fetch, _W, takes="FetchRequest", gives="JobsReply")
         for path in ("/workers/ack", "/jobs/{id}/ack"):
@@ -206,6 +208,9 @@ class OjsSurface:
         yield _route("PUT", "/jobs/{id}/progress", progress.put, _W)
         yield _route("GET", "/jobs/{id}/progress", progress.get, _R)
         yield _route("POST", "/workers/progress", progress.put, _W)
+        yield _route(
+            "GET", "/jobs/{id}/progress/stream", streams.progress, _R, type="text/event-stream"
+        )
         for method in ("PUT", "POST"):
             yield _route(method, "/jobs/{id}/checkpoint", progress.save, _W)
         yield _route("GET", "/jobs/{id}/checkpoint", progress.load, _R)
@@ -246,15 +251,17 @@ class OjsSurface:
         admin = Admin(self.desk, self.queues, self.letters, self.workers)
         yield _route("GET", "/admin/stats", admin.stats, _R)
         yield _route("GET", "/admin/queues", admin.queues, _R)
-        yield _route("GET", "/admin/queues/{name}", self.queues.get, _R)
+        yield _route("GET", "/admin/queues/{name}", self.queues.detailed, _R)
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
         yield _route("POST", "/admin/queues/{name}/resume", admin.resume, _O)
         yield _route("PUT", "/admin/queues/{name}/config", self.queues.configure, _O)
+        yield _route("PUT", "/admin/queues/{name}/rate-limit", self.queues.limit, _O)
         yield _route("DELETE", "/admin/queues/{name}/jobs", admin.purge, _O)
         yield _route("GET", "/admin/jobs", admin.jobs, _R)
-        yield _route("POST", "/admin/jobs/bulk/retry", admin.retry_many, _O)
-        yield _route("POST", "/admin/jobs/bulk/cancel", admin.cancel_many, _O)
-        yield _route("POST", "/admin/jobs/bulk/delete", admin.delete_many, _O)
+        for base in ("/admin/jobs/bulk", "/jobs/bulk"):
+            yield _route("POST", f"{base}/retry", admin.retry_many, _O)
+            yield _route("POST", f"{base}/cancel", admin.cancel_many, _O)
+            yield _route("POST", f"{base}/delete", admin.delete_many, _O)
         yield _route("GET", "/admin/jobs/{id}", admin.job, _R)
         yield _route("POST", "/admin/jobs/{id}/cancel", self.jobs.cancel, _O)
         yield _route("POST", "/admin/jobs/{id}/retry", admin.retry, _O)
@@ -268,8 +275,20 @@ class OjsSurface:
         yield _route("POST", "/admin/dead-letter/{id}/retry", self.letters.retry, _O)
         yield _route("DELETE", "/admin/dead-letter/{id}", admin.delete_letter, _O, (204,))
         yield _route("GET", "/admin/tenants/{id}/stats", admin.tenant_stats, _R)
+        yield from self._system_routes()
         if self.desk.settings.test_mode:
             yield _route("POST", "/admin/reset", Resetting(self.desk).reset, Scope.ADMIN)
+
+    def _system_routes(self) -> Iterable[Route]:
+        system = self.system
+        yield _route("GET", "/admin/system/config", system.config, _R)
+        yield _route("GET", "/admin/system/maintenance", system.maintenance, _R)
+        yield _route("POST", "/admin/system/maintenance", system.set_maintenance, _O)
+        yield _route("GET", "/admin/pools", system.pools, _R)
+        yield _route("PUT", "/admin/pools/{name}", system.put_pool, _O)
+        yield _route("GET", "/admin/pools/{name}", system.get_pool, _R)
+        yield _route("DELETE", "/admin/pools/{name}", system.delete_pool, _O)
+        yield _route("GET", "/admin/scheduling/stats", system.scheduling, _R)
 
     def _open_routes(self) -> Iterable[Route]:
         paths = {route.handler.__name__: route.path for route in self.routes}

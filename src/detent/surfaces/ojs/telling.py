@@ -19,7 +19,7 @@ from detent.stores.api import Fed, Stored
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.wire import millis, told
 
-__all__ = ["Told", "change_of", "events_of", "position_of"]
+__all__ = ["Told", "change_of", "event_id_of", "events_of", "position_of"]
 
 SOURCE: Final = "ojs://detent/server"
 _POS_BITS: Final = 62
@@ -101,11 +101,15 @@ def position_of(event_id: str) -> int | None:
     return found & ((1 << _POS_BITS) - 1)
 
 
+def event_id_of(fed: Fed, number: int = 0) -> str:
+    """What an event of the feed is called here; of several that it is, the first."""
+    made = (millis(fed.event.at) << 80) | (7 << 76) | (number << 64) | (2 << _POS_BITS) | fed.pos
+    return f"{_PREFIX}{UUID(int=made)}"
+
+
 def _told(fed: Fed, kind: str, subject: str, data: Mapping[str, Any], number: int) -> Told:
     event = fed.event
-    at_ms = millis(event.at)
-    made = UUID(int=(at_ms << 80) | (7 << 76) | (number << 64) | (2 << _POS_BITS) | fed.pos)
-    at, event_id = told(event.at), f"{_PREFIX}{made}"
+    at, event_id = told(event.at), event_id_of(fed, number)
     body = {
         "specversion": "1.0",
         "id": event_id,

@@ -86,7 +86,7 @@ class Workers:
 
     def __init__(self, desk: Desk, stalls: Stalls) -> None:
         self._desk = desk
-        self._stalls = stalls
+        self.stalls = stalls
         self._known: dict[Key, tuple[int, bool]] = {}
 
     # --- operations -----------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Workers:
         now = self._desk.now()
         done = await self._desk.engine.store.extend(asked, now=now) if asked else []
         extended = [name for (name, _), good in zip(held, done, strict=True) if good]
-        await self._stalls.heard([one for _, one in held if one is not None])
+        await self.stalls.heard([one for _, one in held if one is not None])
         forgiven = (
             () if beat.leases else (n for n, one in zip(names, found, strict=True) if not one)
         )

@@ -41,7 +41,7 @@ from detent.surfaces.ojs.reports import (
     refused,
     text_of,
 )
-from detent.surfaces.ojs.silence import Stalls
+from detent.surfaces.ojs.system import System
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
 
@@ -66,6 +66,7 @@ class _Fetch(msgspec.Struct, frozen=True):
     wait_ms: int | None = None
     types: list[str] | None = None
     fair: Fair | None = None
+    pool: str | None = None
     claim_id: str | None = None
     records: bool = False
 
@@ -73,10 +74,11 @@ class _Fetch(msgspec.Struct, frozen=True):
 class Working:
     """Fetch, acknowledge, fail, hand back."""
 
-    def __init__(self, desk: Desk, workers: Workers, stalls: Stalls, flows: Flows) -> None:
+    def __init__(self, desk: Desk, workers: Workers, flows: Flows, system: System) -> None:
         self._desk = desk
         self._workers = workers
-        self._stalls = stalls
+        self._stalls = workers.stalls
+        self._system = system
         self._flows = flows
         self._known: dict[Key, Stored] = {}
 
@@ -85,7 +87,13 @@ class Working:
     async def fetch(self, call: Call) -> Reply:
         """Jobs for a worker, if there are any; with `wait_ms` it waits for some."""
         asked = read_body(call, _Fetch)
+        if asked.pool is not None:
+            pool = await self._system.pool(call, asked.pool)
+            asked = replace(asked, queues=asked.queues or list(pool.queues), fair=pool.fair)
         want = self._want(call, asked)
+        if want.lease_us is None:
+            usual = await self._system.queues.visibility(want.tenant, want.queues)
+            want = want if usual is None else replace(want, lease_us=usual)
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})
         if asked.records:
@@ -164,6 +172,8 @@ class Working:
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
             return True
+        if await self._system.is_closed(want.tenant):
+            return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))
 
@@ -197,7 +207,10 @@ class Working:
         if checkpoint is not None:
             told["checkpoint"] = checkpoint
         if job.workflow is not None:
-            told["parent_results"] = await self._flows.results_before(job)
+            told["parent_results"] = results = await self._flows.results_before(job)
+            # The official SDK hands its handlers the metadata, and nothing else of this.
+            meta = msgspec.json.decode(kept.meta, type=dict[str, Raw])
+            told["meta"] = {"parent_results": results, **meta} if results else kept.meta
         if self._desk.settings.test_mode:
             await self._obey(kept.meta, want)
         self._remember((job.tenant, name), stored)

@@ -151,7 +151,7 @@ class Channels:
         """Tell what is new; whether there is more."""
         moved = {(fed.event.tenant, fed.event.record) for fed in await listener.take(pause)}
         if listener.dropped or self._is_unsure:
-            listener.dropped = []
+            listener.dropped = None
             moved = set(self._open)
         page = await self._store.log_tail(self._pos, _TAIL_PAGE)
         spoken = {one.key for one in page}

@@ -24,7 +24,7 @@ __all__ = ["LINES_SHOWN_MAX", "Desk", "number_in"]
 LINES_SHOWN_MAX: Final = 10_001
 """What one run may say, and the line that says that it wanted to say more."""
 _LINES_PAGE = 1_000
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _DIGITS_MAX = 18
 
 
@@ -92,7 +92,7 @@ class Desk:
 
 def with_uuid(call: Call, fresh: str) -> None:
     """Ids of requests are UUIDs here: one that is none is replaced, before anybody reads it."""
-    if not _UUID.fullmatch(call.request_id):
+    if not UUID.fullmatch(call.request_id):
         call.request_id = fresh
 
 

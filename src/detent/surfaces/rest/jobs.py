@@ -20,12 +20,12 @@ from detent.lifecycle.job.table import JobState
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.views import REST
-from detent.stores.api import Idempotency, Stored, key_of
+from detent.stores.api import Idempotency, Key, Stored, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.tracing import trace_of
-from detent.surfaces.rest.desk import Desk, number_in
+from detent.surfaces.rest.desk import UUID, Desk, number_in
 from detent.surfaces.rest.faults import bad, conflict, misfit, of_refusal, unfit
 from detent.surfaces.rest.shown import Asker, job_of
 
@@ -158,8 +158,7 @@ class Jobs:
         query = call.query
         limit = number_in(query, "limit", _LIMIT, LIMIT_MAX)
         tenant, action = self._desk.tenant(call), query.get("action") or None
-        after = (tenant, query["cursor"]) if query.get("cursor") else None
-        page = Page(limit + 1, after)
+        page = Page(limit + 1, await self._after(tenant, query.get("cursor")))
         found: list[Stored] = []
         for state in _states(query.get("state")):
             chosen = Filter(tenant=tenant, state=state, type=action)
@@ -169,6 +168,16 @@ class Jobs:
         mine = [one for one in found[:limit] if _may_see(call, one)]
         jobs = [job_of(one, await self._desk.error(one)) for one in mine]
         return self._desk.reply(call, jobs=jobs, **more)
+
+    async def _after(self, tenant: str, cursor: str | None) -> Key | None:
+        """The last job of a page; after anything else the list would begin anywhere."""
+        if not cursor:
+            return None
+        if UUID.fullmatch(cursor) is None:
+            [found] = await self._desk.engine.store.get([(tenant, cursor)])
+            if found is None:
+                raise bad("cursor must be the nextCursor of a list")
+        return tenant, cursor
 
     async def cancel(self, call: Call) -> Reply:
         """Call it off: at once if it waits; one that runs is asked to stop."""

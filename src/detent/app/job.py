@@ -25,10 +25,12 @@ from detent.app.options import (
     UsingOptions,
     hidden_of,
     means_of,
+    merged,
+    need_arguments,
     need_known,
 )
 from detent.engine.moulds import Mould
-from detent.errors import BadOption
+from detent.errors import BadOption, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -61,9 +63,10 @@ class Job(Generic[P, R, Q, T]):
         self.conn = conn
         self._binds = 0
         self._mould: Mould | None = None
-        update_wrapper(self, signature.function)
+        # Its names and its text; not its attributes, which could be called like ours.
+        update_wrapper(self, signature.function, updated=())
 
-    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
+    def __call__(self, /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         """Run the function here and now, as if it were no job."""
         returned: T = self.signature.function(*args, **kwargs)
         return returned
@@ -86,10 +89,13 @@ class Job(Generic[P, R, Q, T]):
             raise BadOption(f"{self.name}: {why}", option=option)
         need_known(options, UsingOptions)
         conn = options.pop("conn", self.conn)
-        merged = cast("CallOptions", {**self.options, **options})
-        return Job(self.app, self.signature, merged, conn)
+        return Job(self.app, self.signature, self._with(options), conn)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def _with(self, options: UsingOptions) -> CallOptions:
+        need_arguments(self.signature, options)
+        return cast("CallOptions", merged(self.options, options))
+
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
         payload = self.signature.payload(args, kwargs)
         self._binds += 1
@@ -142,12 +148,29 @@ class Declare:
     def __call__(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
         """Make the function a job of the app, with these options."""
         need_known(options)
-        merged = cast("JobOptions", {**self._options, **options})
+        said = cast("JobOptions", merged(self._options, options))
         if function is None:
-            return Declare(self._app, merged)
-        name = merged.pop("name", "") or function.__name__
-        hidden, means = hidden_of(merged), means_of(name, function, merged)
+            return Declare(self._app, said)
+        name = _name_of(function, said.pop("name", ""))
+        hidden, means = hidden_of(said), means_of(name, function, said)
         signature = Signature(name, function, hidden, means)
-        job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
+        need_arguments(signature, said)
+        job: Job[..., Any, ..., Any] = Job(self._app, signature, said)
         self._app.add(job)
         return job
+
+
+def _name_of(function: object, name: str) -> str:
+    """What its jobs are called; refused if it is no function that could be one."""
+    shown = repr(function)[:60]
+    if isinstance(function, Job):
+        why = f"{shown} is a job already: give it other options with using, or another function"
+    elif isinstance(function, str):
+        why = f"Options have names: @app.job(name={shown})"
+    elif not callable(function):
+        why = f"{shown} is no function"
+    elif name or hasattr(function, "__name__"):
+        return name or str(getattr(function, "__name__", ""))
+    else:
+        why = f"{shown} has no name of its own: give its jobs one with name="
+    raise BadSignature(why, job=name)

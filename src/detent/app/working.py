@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from detent.app.checking import need
 from detent.app.options import need_known
 from detent.engine.engine import Engine
 from detent.engine.processes import here
@@ -242,6 +243,7 @@ def _settings(told: dict[str, Any]) -> Settings:
         if option in told:
             told[option] = tuple(told[option])
     if "fair" in told:
+        need("fair", told["fair"], told["fair"] in list(Fair), " or ".join(Fair))
         told["fair"] = Fair(told["fair"])
     # The loop is the program's own: if it is held up, that need not be the fault of a job.
     return Settings(**told, stall_s=None)

@@ -66,28 +66,30 @@ def test_a_value_of_another_kind_is_refused_by_its_name_before_a_job_is_made(
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("kind", "fields", "told"),
     [
-        (lambda: Backoff(retries=-1), "retries"),
-        (lambda: Backoff(first="x"), "first"),
-        (lambda: Backoff(most=0), "most"),
-        (lambda: Backoff(never=ValueError), r"\[ValueError\]"),
-        (lambda: Backoff(never="ValueError"), r"\[ValueError\]"),
-        (Limit, "limits nothing"),
-        (lambda: Limit(concurrency=0), "concurrency"),
-        (lambda: Limit(rate=1.5), "rate"),
-        (lambda: Limit(rate=1, per=0), "per"),
-        (lambda: Limit(spacing=-1), "spacing"),
-        (lambda: Unique(by="user"), r"like \['user'\]"),
-        (lambda: Unique(within=0), "within"),
-        (lambda: Unique(states=["done"]), "completed"),
-        (lambda: Unique(states=()), "states"),
-        (lambda: Unique(on_conflict="raise"), "ignore"),
+        (Backoff, {"retries": -1}, "retries"),
+        (Backoff, {"first": "x"}, "first"),
+        (Backoff, {"most": 0}, "most"),
+        (Backoff, {"never": ValueError}, r"\[ValueError\]"),
+        (Backoff, {"never": "ValueError"}, r"\[ValueError\]"),
+        (Limit, {}, "limits nothing"),
+        (Limit, {"concurrency": 0}, "concurrency"),
+        (Limit, {"rate": 1.5}, "rate"),
+        (Limit, {"rate": 1, "per": 0}, "per"),
+        (Limit, {"spacing": -1}, "spacing"),
+        (Unique, {"by": "user"}, r"like \['user'\]"),
+        (Unique, {"within": 0}, "within"),
+        (Unique, {"states": ["done"]}, "completed"),
+        (Unique, {"states": ()}, "states"),
+        (Unique, {"on_conflict": "raise"}, "ignore"),
     ],
 )
-def test_what_takes_more_than_a_word_is_refused_where_it_is_written(made: Any, told: str) -> None:
+def test_what_takes_more_than_a_word_is_refused_where_it_is_written(
+    kind: Any, fields: dict[str, Any], told: str
+) -> None:
     with pytest.raises(BadOption, match=told):
-        made()
+        kind(**fields)
 
 
 def test_one_text_is_no_list_of_its_letters(app: Detent) -> None:

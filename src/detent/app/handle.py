@@ -78,6 +78,15 @@ class Handle(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both mean the same job of the same app, however they were come by."""
+        if not isinstance(other, Handle):
+            return NotImplemented
+        return (self.app, self.tenant, self.id) == (other.app, other.tenant, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.tenant, self.id))
+
     @property
     def bridge(self) -> Bridge:
         """The way to the store."""
@@ -156,6 +165,8 @@ class Handle(Generic[R_co]):
         """Every move it has made, oldest first: who, when, why."""
         engine = await self.app.engine()
         events = await engine.store.history((self.tenant, self.id))
+        if not events:
+            raise self._unknown()
         # A store in memory has the words of the table, others their letters: show the letters.
         return msgspec.convert(msgspec.to_builtins(events), list[Event])
 
@@ -163,6 +174,7 @@ class Handle(Generic[R_co]):
         """Its log so far; with `follow` until it ends."""
         cursor, is_last = 0, not follow
         store = (await self.app.engine()).store
+        await self._stored()
         while True:
             lines = await store.logs((self.tenant, self.id), cursor)
             for one in lines:

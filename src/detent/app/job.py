@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -16,10 +17,11 @@ from typing import (
     overload,
 )
 
-from detent.app.asking import Call, mould_of
+from detent.app.asking import Call, mould_of, need_calls
 from detent.app.handle import Handle
 from detent.app.options import (
     DECLARED,
+    OPTIONS,
     CallOptions,
     JobOptions,
     UsingOptions,
@@ -30,7 +32,7 @@ from detent.app.options import (
     need_known,
 )
 from detent.engine.moulds import Mould
-from detent.errors import BadOption, BadSignature
+from detent.errors import BadArguments, BadOption, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -97,7 +99,10 @@ class Job(Generic[P, R, Q, T]):
 
     def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
-        payload = self.signature.payload(args, kwargs)
+        try:
+            payload = self.signature.payload(args, kwargs)
+        except BadArguments as error:
+            raise _hinted(error, self.signature, kwargs) from None
         self._binds += 1
         if self._binds == _WORTH_IT:
             self._mould = mould_of(self.signature, self.options, self.app.by)
@@ -114,11 +119,11 @@ class Job(Generic[P, R, Q, T]):
 
     def enqueue_many(self, /, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
-        return self.app.enqueue_calls(list(calls), self.conn)
+        return self.app.enqueue_calls(need_calls(calls), self.conn)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """The same, awaited."""
-        return await self.app.aenqueue_calls(list(calls), self.conn)
+        return await self.app.aenqueue_calls(need_calls(calls), self.conn)
 
 
 class Declare:
@@ -158,6 +163,23 @@ class Declare:
         job: Job[..., Any, ..., Any] = Job(self._app, signature, said)
         self._app.add(job)
         return job
+
+
+def _hinted(error: BadArguments, signature: Signature, kwargs: Mapping[str, Any]) -> BadArguments:
+    """The same, and what was probably meant by whoever is used to something else."""
+    options = [name for name in kwargs if name in OPTIONS and not signature.takes(name)]
+    first = next(iter(inspect.signature(signature.function).parameters), "")
+    if error.fields["path"]:
+        return error
+    if options:
+        hint = f"options go before: {signature.name}.using({options[0]}=...).enqueue(...)"
+    elif first in ("ctx", "context") and not signature.wants_context:
+        hint = f"if {first} is to be the context of the run, annotate it: {first}: Context"
+    elif first in ("self", "cls"):
+        hint = "a job is a function, and a method has nobody to be called on"
+    else:
+        return error
+    return BadArguments(f"{error}; {hint}", **error.fields)
 
 
 def _name_of(function: object, name: str) -> str:

@@ -28,6 +28,7 @@ from detent.runtime.signature import Signature
 
 __all__ = [
     "DECLARED",
+    "OPTIONS",
     "Backoff",
     "CallOptions",
     "JobOptions",
@@ -123,6 +124,10 @@ _ELSEWHERE = {
     "concurrency": "slots",
 }
 """What others call them: whoever comes from there is told our word."""
+
+
+OPTIONS = UsingOptions.__annotations__.keys()
+"""What can be said about one call."""
 
 
 def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None:

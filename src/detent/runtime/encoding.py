@@ -6,11 +6,15 @@ Nothing else ever becomes a payload or a result, so reading one runs no code of 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import re
+from datetime import datetime
 from typing import Any
 
 import msgspec
+
+from detent.runtime.outcomes import Outcome
 
 __all__ = ["BadValue", "Reader", "digest_of", "encode", "mended"]
 
@@ -88,10 +92,35 @@ def _misfit(message: str) -> BadValue:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know itself: a pydantic model says what it is made of."""
+    """What msgspec does not know itself: a pydantic model says what it is made of.
+
+    A text, a number or a moment of a class of its own is written as what it is: template engines
+    and libraries of data make such, and whoever passes one on sees no difference.
+    """
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__qualname__} cannot be written as JSON")
+    for kind, plain in _ROOTS:
+        if isinstance(value, kind):
+            return plain(value)
+    raise TypeError(_why_not(value))
+
+
+_ROOTS: tuple[tuple[type, Any], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (datetime, lambda value: datetime.fromisoformat(datetime.isoformat(value))),
+)
+
+
+def _why_not(value: Any) -> str:
+    name = type(value).__qualname__
+    if isinstance(value, Outcome):
+        return f"{name} is raised, not returned: raise {name}(...)"
+    if inspect.iscoroutine(value):
+        value.close()
+        return "it is a coroutine that nobody awaited: make the function async def, or await it"
+    return f"{name} cannot be written as JSON"
 
 
 def _built(kind: type, value: Any) -> Any:

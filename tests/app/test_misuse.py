@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial, wraps
@@ -10,7 +11,18 @@ from typing import Any
 import pytest
 
 from detent import Context, Detent, Snooze, Unique, batch, chain, dag, group, stages
-from detent.errors import BadArguments, BadOption, BadResult, BadSignature, JobFailed
+from detent.errors import (
+    BadArguments,
+    BadOption,
+    BadResult,
+    BadSignature,
+    JobFailed,
+    ResultTimeout,
+)
+from detent.runtime.worker.settings import Settings
+from detent.stores.api import Fair
+
+PATIENCE_S = 30.0
 
 
 def add(one: int, two: int = 2) -> int:
@@ -256,3 +268,62 @@ def test_what_is_left_out_is_what_it_would_be(app: Detent) -> None:
     assert job.enqueue(9, 2) == first
     assert job.enqueue(1, 3) != first
     assert first == next(iter(app.select(key="2")))
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_is_told_what_for(
+    app: Detent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = app.job(add).enqueue(1)
+    with pytest.raises(ResultTimeout, match="No worker is alive"):
+        handle.result(0)
+    assert not caplog.records
+    monkeypatch.setattr("detent.app.handle._TELL_S", 0.0)
+    with pytest.raises(ResultTimeout):
+        handle.result(0.2)
+    [told] = caplog.records
+    assert "No worker is alive" in told.getMessage()
+
+
+def test_an_if_asks_whether_there_are_any(app: Detent) -> None:
+    app.job(queue="mail")(add).enqueue(1)
+    assert app.select(queue="mail")
+    assert not app.select(queue="post")
+    assert repr(app.select(queue="mail")) == "<Selection tenant='', queue='mail'>"
+
+
+def test_methods_are_known_by_the_names_that_people_use(app: Detent) -> None:
+    handle = app.job(add).enqueue(1)
+    with pytest.raises(TypeError, match=r"Handle\.rerun\(\)"):
+        handle.rerun()  # type: ignore[call-arg]
+    assert (handle.rerun.__name__, handle.arerun.__name__) == ("rerun", "arerun")
+    assert handle.alogs.__qualname__ == "Handle.alogs"
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_serves_the_queues_that_jobs_are_declared_on(app: Detent) -> None:
+    mail = app.job(queue="mail")(add_later)
+
+    async def work(**options: Any) -> Any:
+        handle = await mail.aenqueue(1)
+        async with app.working(slots=2, **options):
+            try:
+                return await handle.aresult(0.5 if options else PATIENCE_S)
+            except ResultTimeout as error:
+                return str(error)
+
+    assert asyncio.run(work()) == 12
+    assert "none takes type add_later from queue mail" in asyncio.run(work(queues=["default"]))
+
+
+def test_queues_that_nobody_named_are_served_in_turn() -> None:
+    several = Settings().serving(["mail", "default", "mail"])
+    assert (several.queues, several.fair) == (("default", "mail"), Fair.QUEUES)
+    assert Settings().serving([]).fair is None
+    assert Settings(fair=Fair.KEYS).serving(["mail"]).fair is Fair.KEYS
+    said = Settings(queues=("a", "b"))
+    assert said.serving(["mail"]) is said

@@ -92,6 +92,12 @@ class Detent:
         """The functions by the type of job that they run."""
         return {name: job.signature for name, job in self.jobs.items()}
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that its jobs name, in the order they were declared."""
+        named = (job.options.get("queue") for job in self.jobs.values())
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
     def move_to(self, url: str | None) -> None:
         """Use another store than the program names; nothing may have been opened yet."""
         if url is not None:

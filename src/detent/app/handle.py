@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Handle", "LogLine", "Status", "status_of"]
 
 R_co = TypeVar("R_co", covariant=True)
+_log = logging.getLogger(__name__)
+_TELL_S = 5.0
+"""After so long it is told what a job that is waited for waits for itself."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,11 +214,17 @@ class Handle(Generic[R_co]):
         return stored
 
     async def _ended(self, within: Span | None) -> Stored:
-        async for _ in looks(within):
+        patience = _TELL_S
+        async for waited in looks(within):
             stored = await self._stored()
             if stored.job.ended_at is not None:
                 return stored
+            if waited > patience:
+                # Whoever waits for ever should know what for: most often nobody works.
+                _log.warning("job %s is waited for: %s", self.id, (await self._why()).answer)
+                patience = inf
         why = f"Job {self.id} is {stored.job.state} and has not ended in time; it goes on"
+        why = f"{why}. {(await self._why()).answer}"
         raise ResultTimeout(why, id=self.id, state=stored.job.state.value)
 
     def _unknown(self) -> UnknownJob:
@@ -227,7 +238,7 @@ def _why_not(stored: Stored) -> JobFailed | JobCancelled:
         "id": job.id,
         "cause": None if job.cause is None else str(job.cause),
         "attempt": job.attempt,
-        "error_code": error.code if error else job.cause,
+        "error_code": error.code if error else str(job.cause),
         "error_message": error.message if error else "",
     }
     if job.state is j.JobState.CANCELLED:

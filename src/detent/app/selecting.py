@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+import msgspec
+
 from detent.app.checking import need
 from detent.app.handle import Handle, Status, status_of
 from detent.app.options import instant_of
@@ -92,6 +94,15 @@ class Selection:
     def bridge(self) -> Bridge:
         """The way to the store."""
         return self._app.bridge
+
+    def __repr__(self) -> str:
+        told = msgspec.structs.asdict(self._chosen).items()
+        said = ", ".join(f"{name}={value!r}" for name, value in told if value is not None)
+        return f"<Selection {said}>"
+
+    def __bool__(self) -> bool:
+        """Whether there is any: an `if` asks that, and would be told yes otherwise."""
+        return self.first() is not None
 
     def __iter__(self) -> Iterator[Found]:
         for page in self._waited():

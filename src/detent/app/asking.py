@@ -36,6 +36,7 @@ __all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "mould_of", "need_calls", "need_
 IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for its first request."""
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -86,7 +87,7 @@ class Call(Generic[R_co]):
 
     def limit(self) -> dict[tuple[str, str], Limit]:
         """The limit that it is to run under, by tenant and key, if it names one."""
-        limit, key = self.options.get("limit"), self._key()
+        limit, key = self.options.get("limit"), self.key
         return {} if limit is None or key is None else {(self.tenant, key): limit.row()}
 
     def ask(self, now: int) -> Ask:
@@ -97,7 +98,7 @@ class Call(Generic[R_co]):
             payload=self.payload,
             meta=self._meta(),
             tags=tuple(options.get("tags", ())),
-            key=self._key(),
+            key=self.key,
             tenant=self.tenant,
             queue=options.get("queue", "default"),
             priority=options.get("priority", 0),
@@ -126,8 +127,9 @@ class Call(Generic[R_co]):
         named: dict[str, Any] = msgspec.json.decode(self.shown)["kwargs"]
         return {**self.signature.defaults, **named}
 
-    def _key(self) -> str | None:
-        """A limit without a key counts all jobs of the type."""
+    @property
+    def key(self) -> str | None:
+        """What limits count it under; a limit without a key counts all jobs of the type."""
         key = self.options.get("key")
         if key is None:
             return self.signature.name if "limit" in self.options else None
@@ -196,7 +198,7 @@ def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None
         return None
 
 
-def need_calls(calls: Iterable[Any]) -> list[Call[Any]]:
+def need_calls(calls: Iterable[Call[R]]) -> list[Call[R]]:
     """The calls, none of which is something else; a lone one is not many."""
     if isinstance(calls, Call):
         raise BadArguments("This takes several calls, and was given one: put it in a list", path="")

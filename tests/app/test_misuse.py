@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Any
@@ -133,6 +133,32 @@ def test_object_is_anything(app: Detent) -> None:
         return value
 
     assert told(app, echo, [1, None]) == [1, None]
+
+
+def test_a_list_may_be_called_iterable(app: Detent) -> None:
+    def count(values: Iterable[int], by: Callable[[], int] | None = None) -> Iterable[int]:
+        assert by is None
+        return [one + 1 for one in values]
+
+    assert told(app, count, [1, 2]) == [2, 3]
+    with pytest.raises(BadArguments, match=r"values\[0\]"):
+        app.jobs["it"].enqueue(["x"])
+
+
+def test_a_result_that_could_only_fail_is_refused_before_the_work_is_done(app: Detent) -> None:
+    def make() -> Adder:
+        return Adder()
+
+    with pytest.raises(BadSignature, match="returns a Adder"):
+        app.job(make).enqueue()
+
+
+def test_a_value_of_a_class_that_is_asked_for_is_made_again(app: Detent) -> None:
+    def echo(text: Marked, number: Whole) -> Marked:
+        assert (type(text), type(number)) == (Marked, Whole)
+        return text
+
+    assert type(told(app, echo, Marked("<b>"), Whole(3))) is Marked
 
 
 def test_a_value_of_a_class_of_its_own_is_what_it_is(app: Detent) -> None:

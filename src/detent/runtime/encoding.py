@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
 from detent.runtime.outcomes import Outcome
 
-__all__ = ["BadValue", "Reader", "digest_of", "encode", "mended"]
+__all__ = ["BadValue", "Reader", "digest_of", "encode", "is_foreign", "mended"]
 
 _NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
@@ -84,6 +85,14 @@ class Reader:
             raise _misfit(str(error)) from None
 
 
+def is_foreign(kind: type) -> bool:
+    """Whether neither JSON nor anybody here knows what values of that class are made of."""
+    is_open = kind is object or getattr(kind, "_is_protocol", False)
+    if is_open or hasattr(kind, "model_validate_json") or issubclass(kind, _KNOWN):
+        return False
+    return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+
+
 def _misfit(message: str) -> BadValue:
     found = _AT.search(message)
     if found is None:
@@ -105,6 +114,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(_why_not(value))
 
 
+_KNOWN = (str, int, float, list, dict)
+"""What JSON has itself: a class that is derived from one of them is made of it again."""
 _ROOTS: tuple[tuple[type, Any], ...] = (
     (str, str.__str__),
     (int, int.__int__),
@@ -125,6 +136,9 @@ def _why_not(value: Any) -> str:
 
 def _built(kind: type, value: Any) -> Any:
     """The way back. A strict model wants to know that it reads JSON, so it is given JSON."""
+    if any(issubclass(kind, root) and isinstance(value, root) for root in _KNOWN):
+        made: Any = kind
+        return made(value)
     if not hasattr(kind, "model_validate_json"):
         raise TypeError(f"{kind!r} cannot be read from JSON")
     try:

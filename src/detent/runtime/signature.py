@@ -11,17 +11,17 @@ Arguments are checked by reading them back as the worker will: whatever gets in 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from types import GenericAlias, NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from detent.errors import BadArguments, BadResult, BadSignature
 from detent.runtime.context import Context
-from detent.runtime.encoding import BadValue, Reader, encode
+from detent.runtime.encoding import BadValue, Reader, encode, is_foreign
 from detent.runtime.executors.means import Means
 from detent.runtime.hiding import Hidden
 
@@ -35,7 +35,17 @@ _PLAIN = (int, str, bool)
 
 def _is_context(hint: Any) -> bool:
     """A function that is also called without one says `Context | None`."""
-    return hint is Context or set(get_args(hint)) == {Context, NoneType}
+    args = get_args(hint)
+    return hint is Context or (Context in args and all(one in (Context, NoneType) for one in args))
+
+
+def _readable(hint: Any) -> Any:
+    """The same, where JSON has only one thing for it: anything, and a list."""
+    if hint is object:
+        return Any
+    if get_origin(hint) is Iterable:
+        return GenericAlias(list, get_args(hint))
+    return hint
 
 
 def _annotated(function: Any) -> Any:
@@ -266,17 +276,24 @@ class Signature:
 
     @cached_property
     def _readers(self) -> dict[str, Reader]:
+        self._need_returnable()
         return {name: self._reader(name) for name in self._signature.parameters}
 
     @cached_property
     def _returned(self) -> Reader:
         return self._reader("return")
 
+    def _need_returnable(self) -> None:
+        """Refuse a result that can only fail, and would do so after the work is done."""
+        hint = self._hints.get("return")
+        if isinstance(hint, type) and is_foreign(hint):
+            why = f"it returns a {hint.__qualname__}, which cannot be written as JSON"
+            fix = "return what is of use to others, or nothing: -> None"
+            raise BadSignature(f"{self.name} cannot be a job: {why}; {fix}", job=self.name)
+
     def _reader(self, name: str) -> Reader:
         try:
-            hint = self._hints.get(name, Any)
-            # Both are anything; that JSON has room for all of it is checked when it is written.
-            return Reader(Any if hint is object else hint)
+            return Reader(_readable(self._hints.get(name, Any)))
         except TypeError as error:
             where = f"{self.name} cannot be a job: {name!r} is of a type that JSON has no room for"
             raise BadSignature(f"{where}: {error}", job=self.name, parameter=name) from error

@@ -27,8 +27,8 @@ _STAMP = struct.Struct("<qq")
 _GLANCE_S = 0.02
 _UP_S = 60.0
 NEWER = HOME.with_name("rivals-newer")
-SLOTS = 400
-"""Twice what one claim takes: one batch runs while the store works on the other."""
+SLOTS = 2_000
+"""Several times what one claim takes: some batches run while the store works on others."""
 
 
 class Crew(msgspec.Struct, frozen=True):

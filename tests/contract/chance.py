@@ -177,7 +177,8 @@ class Chance:
         words = [j.Gate(closed=True), j.Gate(opened_at=self.now), j.OPEN]
         word = rng.choice([*words, words[1], j.Gate(queue_deleted=kind is GateKind.QUEUE)])
         rows = [GateRow(kind, name, word, rng.choice(TENANTS))]
-        await self.twins.both(lambda store: store.set_gates(rows, now=self.now))
+        unit = Unit(self.make.command_id(), gates=tuple(rows))
+        await self.twins.both(lambda store: store.step([unit], now=self.now))
 
     async def log(self, rng: Random) -> None:
         """Lines are written for jobs that are there and for some that are not."""

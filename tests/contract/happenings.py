@@ -165,7 +165,8 @@ class Happenings(Chance):
         told = {} if rng.random() < 0.2 else told
         limit = Limit(**told, period_us=rng.randrange(1, 9 * SECOND)) if told else None
         rows = [LimitRow(kind, name, limit, rng.choice(TENANTS))]
-        await self.twins.both(lambda store: store.set_limits(rows, now=self.now))
+        unit = Unit(self.make.command_id(), limits=tuple(rows))
+        await self.twins.both(lambda store: store.step([unit], now=self.now))
 
     async def crowd(self, rng: Random) -> None:
         """Several want what limits keep back, now and at the very moment they were told."""

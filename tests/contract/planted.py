@@ -31,7 +31,7 @@ class Planted(MemoryStore):
 
     def __init__(self, clock: Clock, wrong: type[Tables]) -> None:
         super().__init__(clock)
-        self._tables = wrong()
+        self._tables = wrong(self._bell)
 
 
 def planted() -> dict[str, Callable[[Clock], Store]]:

@@ -12,10 +12,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.job import JobState
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.stores import api, limits
-from detent.stores.api import Stored, Want
+from detent.stores.api import Named, Stored, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.memory import MemoryStore
-from detent.stores.quotas import Met, Named, Quotas
+from detent.stores.quotas import Met, Quotas, Turns
 from tests.contract.making import Clock
 
 Turn = tuple[int, int, int, int, str]
@@ -24,24 +24,24 @@ Turn = tuple[int, int, int, int, str]
 
 
 class PriorityIsIgnored(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        return super()._turn(replace(stored, job=replace(stored.job, priority=0)), want)
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        return super()._turn(replace(stored, job=replace(stored.job, priority=0)), want, turns)
 
 
 class PriorityIsTurnedRound(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
         turned = replace(stored.job, priority=-stored.job.priority)
-        return super()._turn(replace(stored, job=turned), want)
+        return super()._turn(replace(stored, job=turned), want, turns)
 
 
 class ClaimsGoById(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        return super()._turn(replace(stored, job=replace(stored.job, place=0)), want)
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        return super()._turn(replace(stored, job=replace(stored.job, place=0)), want, turns)
 
 
 class QueuesAreOne(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        served, _, priority, place, name = super()._turn(stored, want)
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        served, _, priority, place, name = super()._turn(stored, want, turns)
         return served, 0, priority, place, name
 
 
@@ -254,40 +254,58 @@ class ComeAgainThoughNothingIsMissing(MemoryStore):
 
 
 class NobodyRemembersWhoWasServed(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        return 0, *super()._turn(stored, want)[1:]
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        return 0, *super()._turn(stored, want, turns)[1:]
+
+
+class Simultaneous(Turns):
+    def _latest(self) -> int:
+        return 0
 
 
 class WhoIsServedAtOneMomentIsServedAlike(MemoryStore):
-    def _serve(self, stored: Stored, want: Want, now: int) -> None:
-        if want.fair:
-            self._all.served[self._server(stored, want)] = now
+    _turns = Simultaneous
+
+
+class Zealous(Turns):
+    def serve(self, queue: str, key: str | None) -> None:
+        asked = self._want
+        for fair in api.Fair:
+            self._want = replace(asked, fair=fair)
+            super().serve(queue, key)
+        self._want = asked
 
 
 class EveryClaimCountsAsATurn(MemoryStore):
-    def _serve(self, stored: Stored, want: Want, now: int) -> None:
-        for fair in api.Fair:
-            super()._serve(stored, replace(want, fair=fair), now)
+    _turns = Zealous
+
+
+class SharedByTenants(Turns):
+    def _name(self, queue: str, key: str | None) -> Named:
+        return "", *super()._name(queue, key)[1:]
 
 
 class TurnsAreSharedByAllTenants(MemoryStore):
-    def _server(self, stored: Stored, want: Want) -> Named:
-        return "", *super()._server(stored, want)[1:]
+    _turns = SharedByTenants
 
 
-class KeysAndQueuesShareTheirTurns(MemoryStore):
-    def _server(self, stored: Stored, want: Want) -> Named:
-        tenant, _, name = super()._server(stored, want)
+class SharedByKinds(Turns):
+    def _name(self, queue: str, key: str | None) -> Named:
+        tenant, _, name = super()._name(queue, key)
         return tenant, "", name
 
 
+class KeysAndQueuesShareTheirTurns(MemoryStore):
+    _turns = SharedByKinds
+
+
 class JobsWithoutAKeyAreAlwaysFirst(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        turn = super()._turn(stored, want)
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        turn = super()._turn(stored, want, turns)
         return (0, *turn[1:]) if stored.body.key is None else turn
 
 
 class FairClaimsStillGoByQueue(MemoryStore):
-    def _turn(self, stored: Stored, want: Want) -> Turn:
-        served, _, priority, place, name = super()._turn(stored, want)
+    def _turn(self, stored: Stored, want: Want, turns: Turns) -> Turn:
+        served, _, priority, place, name = super()._turn(stored, want, turns)
         return served, want.queues.index(stored.job.queue), priority, place, name

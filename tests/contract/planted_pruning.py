@@ -46,13 +46,13 @@ class AnyEndIsAnEnd(MemoryStore):
         return super()._lets_go(replace(rule, state=job.state), job)
 
 
-class MembersOfLiveWorkflowsGo(MemoryStore):
-    def _is_alone(self, job: Job) -> bool:
+class MembersOfLiveWorkflowsGo(Tables):
+    def is_alone(self, job: Job) -> bool:
         return True
 
 
-class MembersOfEndedWorkflowsStay(MemoryStore):
-    def _is_alone(self, job: Job) -> bool:
+class MembersOfEndedWorkflowsStay(Tables):
+    def is_alone(self, job: Job) -> bool:
         return job.workflow is None
 
 
@@ -170,6 +170,6 @@ class TheNewestResultsGoFirst(MemoryStore):
         return gone
 
 
-class TheTimeOfAResultIsNotWritten(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(replace(move, result_until=None), now)
+class TheTimeOfAResultIsNotWritten(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(replace(move, result_until=None), now)

@@ -81,12 +81,12 @@ class OneDueItemTooMany(MemoryStore):
 class DueGoesById(MemoryStore):
     def _due_since(self, stored: Stored) -> int | None:
         since = super()._due_since(stored)
-        return None if since is None or since > self._clock() else 0
+        return None if since is None or since > self.now() else 0
 
 
 class JobsOfLostWorkersAreNotDue(MemoryStore):
     def _due_since(self, stored: Stored) -> int | None:
-        return 0 if self._is_swept(stored.job) else stored.wake_at
+        return 0 if self._all.is_swept(stored.job) else stored.wake_at
 
 
 class SweptJobsAreDueWithoutAWord(MemoryStore):
@@ -94,22 +94,22 @@ class SweptJobsAreDueWithoutAWord(MemoryStore):
         return replace(super()._hand_out(key, until), swept=False)
 
 
-class RunningJobsAreSweptToo(MemoryStore):
-    def _is_swept(self, job: Job) -> bool:
+class RunningJobsAreSweptToo(Tables):
+    def is_swept(self, job: Job) -> bool:
         is_live = job.ended_at is None
-        return is_live and (job.tenant, job.workflow or "", job.step or "") in self._all.swept
+        return is_live and (job.tenant, job.workflow or "", job.step or "") in self.swept
 
 
 class TheLostMayComeBack(MemoryStore):
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
         for row in workers:
-            self._check(now).workers.pop(row.id, None)
+            self._opened(now).workers.pop(row.id, None)
         return await super().beat(workers, now=now)
 
 
 class TheLivingAreDeclaredLost(MemoryStore):
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        known = self._check(now).workers
+        known = self._opened(now).workers
         for one in workers:
             if one in known:
                 known[one] = replace(known[one], lost=True)
@@ -117,8 +117,8 @@ class TheLivingAreDeclaredLost(MemoryStore):
 
 
 class EveryClockIsBelieved(MemoryStore):
-    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
-        return super()._check(min(now, self._clock()), rows)
+    def _opened(self, now: int | None = None, rows: Sequence[object] = ()) -> Tables:
+        return super()._opened(None, rows)
 
 
 class SeenIsNotLookedAt(MemoryStore):
@@ -178,7 +178,7 @@ class RecordsForgetTheirTenant(MemoryStore):
 
 class NotesAreNotFenced(MemoryStore):
     async def note(self, notes: Sequence[tuple[Key, str, api.Note]], *, now: int) -> Sequence[bool]:
-        jobs = self._check(now).jobs
+        jobs = self._opened(now).jobs
         held = [
             (key, jobs[key].job.lease or "" if key in jobs else lease, note)
             for key, lease, note in notes
@@ -197,18 +197,18 @@ class NotesOutliveTheirLease(MemoryStore):
         return taken
 
 
-class LiftedLimitsKeepTheirUse(MemoryStore):
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        used = dict(self._all.used)
-        await super().set_limits(limits, now=now)
-        self._all.used |= used
+class LiftedLimitsKeepTheirUse(Tables):
+    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
+        used = dict(self.used)
+        super().switch(gates, limits)
+        self.used |= used
 
 
-class ChangedLimitsBeginAnew(MemoryStore):
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
+class ChangedLimitsBeginAnew(Tables):
+    def switch(self, gates: Sequence[api.GateRow], limits: Sequence[api.LimitRow]) -> None:
         for row in limits:
-            self._check(now).used.pop((row.tenant, row.kind, row.name), None)
-        await super().set_limits(limits, now=now)
+            self.used.pop((row.tenant, row.kind, row.name), None)
+        super().switch(gates, limits)
 
 
 # --- reading --------------------------------------------------------------------------------------

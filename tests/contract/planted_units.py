@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import OPEN, Gate, Job, JobState, Lease
 from detent.stores import api, flows
 from detent.stores.api import Key, Move, New, Outcome, Stored, Unit, key_of, name_of
+from detent.stores.judging import Head
 from detent.stores.memory import MemoryStore
 from detent.stores.memory.tables import Tables
 
@@ -74,20 +75,20 @@ class ALeaseIsGivenTwice(Tables):
         return False
 
 
-class GatesOfAUnitAreForgotten(MemoryStore):
-    def _write(self, unit: Unit, now: int) -> None:
-        super()._write(replace(unit, gates=()), now)
+class GatesOfAUnitAreForgotten(Tables):
+    def write(self, unit: Unit, now: int) -> None:
+        super().write(replace(unit, gates=()), now)
 
 
-class LimitsOfAUnitAreForgotten(MemoryStore):
-    def _write(self, unit: Unit, now: int) -> None:
-        super()._write(replace(unit, limits=()), now)
+class LimitsOfAUnitAreForgotten(Tables):
+    def write(self, unit: Unit, now: int) -> None:
+        super().write(replace(unit, limits=()), now)
 
 
-class SwitchesOfARefusedUnitStay(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
-        self._all.switch(unit.gates, unit.limits)
-        return super()._commit(unit, now)
+class SwitchesOfARefusedUnitStay(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
+        self.switch(unit.gates, unit.limits)
+        return super().commit(unit, now)
 
 
 class OwnIsNotRecognised(Tables):
@@ -172,43 +173,43 @@ class OwnPutsAreNotRecognised(Tables):
 # --- all or nothing -------------------------------------------------------------------------------
 
 
-class HalfAUnitIsCommitted(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
+class HalfAUnitIsCommitted(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
         for move in unit.moves[:-1]:
-            super()._commit(Unit(unit.command_id, moves=(move,)), now)
-        return super()._commit(replace(unit, moves=unit.moves[-1:]), now)
+            super().commit(Unit(unit.command_id, moves=(move,)), now)
+        return super().commit(replace(unit, moves=unit.moves[-1:]), now)
 
 
-class MovesGoBeforeInserts(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
-        moved = super()._commit(replace(unit, new=()), now)
+class MovesGoBeforeInserts(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
+        moved = super().commit(replace(unit, new=()), now)
         if not isinstance(moved, api.Committed) or not unit.new:
             return moved
-        return super()._commit(replace(unit, moves=(), flow=None, puts=()), now)
+        return super().commit(replace(unit, moves=(), flow=None, puts=()), now)
 
 
-class PutsSurviveARefusal(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
-        outcome = super()._commit(unit, now)
+class PutsSurviveARefusal(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
+        outcome = super().commit(unit, now)
         if not isinstance(outcome, api.Committed | api.Own):
-            super()._commit(Unit(unit.command_id, puts=unit.puts), now)
+            super().commit(Unit(unit.command_id, puts=unit.puts), now)
         return outcome
 
 
-class PutsGoOneByOne(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
+class PutsGoOneByOne(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
         for record in unit.puts[:-1]:
-            super()._commit(Unit(unit.command_id, puts=(record,)), now)
-        return super()._commit(replace(unit, puts=unit.puts[-1:]), now)
+            super().commit(Unit(unit.command_id, puts=(record,)), now)
+        return super().commit(replace(unit, puts=unit.puts[-1:]), now)
 
 
-class LinesOfRefusedUnitsAreKept(MemoryStore):
-    def _commit(self, unit: Unit, now: int) -> Outcome:
-        outcome = super()._commit(unit, now)
+class LinesOfRefusedUnitsAreKept(Tables):
+    def commit(self, unit: Unit, now: int) -> Outcome:
+        outcome = super().commit(unit, now)
         if not isinstance(outcome, api.Committed):
             for move in unit.moves:
                 for line in move.lines:
-                    self._all.log(key_of(move.job), line)
+                    self.log(key_of(move.job), line)
         return outcome
 
 
@@ -231,104 +232,104 @@ class SettlingEventsAreForgotten(Tables):
 # --- writing --------------------------------------------------------------------------------------
 
 
-class TheResultIsForgottenByTheNextMove(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(move, now)
+class TheResultIsForgottenByTheNextMove(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(move, now)
         key = key_of(move.job)
-        self._all.jobs[key] = replace(self._all.jobs[key], result=move.result)
+        self.jobs[key] = replace(self.jobs[key], result=move.result)
 
 
-class CheckpointsAreForgottenByTheNextMove(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(move, now)
+class CheckpointsAreForgottenByTheNextMove(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(move, now)
         key = key_of(move.job)
-        self._all.jobs[key] = replace(self._all.jobs[key], checkpoint=move.checkpoint)
+        self.jobs[key] = replace(self.jobs[key], checkpoint=move.checkpoint)
 
 
-class NotesAreForgottenByTheNextMove(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(move, now)
+class NotesAreForgottenByTheNextMove(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(move, now)
         key = key_of(move.job)
-        self._all.jobs[key] = replace(self._all.jobs[key], note=None)
+        self.jobs[key] = replace(self.jobs[key], note=None)
 
 
-class MetadataIsNotReplaced(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        super()._write_move(replace(move, meta=None), now)
+class MetadataIsNotReplaced(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        super().write_move(replace(move, meta=None), now)
 
 
-class WakeTimesOnlyMoveEarlier(MemoryStore):
-    def _write_move(self, move: Move, now: int) -> None:
-        before = self._all.jobs[key_of(move.job)].wake_at
-        super()._write_move(replace(move, wake_at=move.wake_at or before), now)
+class WakeTimesOnlyMoveEarlier(Tables):
+    def write_move(self, move: Move, now: int) -> None:
+        before = self.jobs[key_of(move.job)].wake_at
+        super().write_move(replace(move, wake_at=move.wake_at or before), now)
 
 
-class PayloadsAreWrittenAnew(MemoryStore):
-    def _write_new(self, new: New, now: int) -> None:
+class PayloadsAreWrittenAnew(Tables):
+    def write_new(self, new: New, now: int) -> None:
         try:
             text = json.dumps(json.loads(new.body.payload))
         except ValueError:
             text = new.body.payload
-        super()._write_new(replace(new, body=replace(new.body, payload=text)), now)
+        super().write_new(replace(new, body=replace(new.body, payload=text)), now)
 
 
-class DeletedRecordsStay(MemoryStore):
-    def _write(self, unit: Unit, now: int) -> None:
-        super()._write(unit, now)
+class DeletedRecordsStay(Tables):
+    def write(self, unit: Unit, now: int) -> None:
+        super().write(unit, now)
         for record in unit.puts:
-            self._all.records[name_of(record)] = (record, unit.command_id)
+            self.records[name_of(record)] = (record, unit.command_id)
 
 
-class LeaseRowsOutliveTheirLease(MemoryStore):
+class LeaseRowsOutliveTheirLease(Tables):
     def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
-        rows = dict(self._all.leases)
+        rows = dict(self.leases)
         super()._put(stored, events, now)
-        self._all.leases |= rows
+        self.leases |= rows
 
 
-class EveryMoveRenewsTheLease(MemoryStore):
+class EveryMoveRenewsTheLease(Tables):
     def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
         super()._put(stored, events, now)
         job = stored.job
         if job.wire and job.lease is not None:
-            self._all.leases[job.lease] = Lease(now + (job.lease_us or 0))
+            self.leases[job.lease] = Lease(now + (job.lease_us or 0))
 
 
-class EndsUnderALimitWakeNobody(MemoryStore):
+class EndsUnderALimitWakeNobody(Tables):
     def _put(self, stored: Stored, events: Sequence[Event], now: int) -> None:
-        limits, self._all.limits = self._all.limits, {}
+        limits, self.limits = self.limits, {}
         super()._put(stored, events, now)
-        self._all.limits = limits
+        self.limits = limits
 
 
 # --- erasing --------------------------------------------------------------------------------------
 
 
-class ErasedJobsKeepTheirLog(MemoryStore):
+class ErasedJobsKeepTheirLog(Tables):
     def _erased(self, stored: Stored) -> Stored:
-        lines = self._all.lines
+        lines = self.lines
         erased = super()._erased(stored)
-        self._all.lines = lines
+        self.lines = lines
         return erased
 
 
-class ErasingOneLogErasesAll(MemoryStore):
+class ErasingOneLogErasesAll(Tables):
     def _erased(self, stored: Stored) -> Stored:
-        self._all.lines = []
+        self.lines = []
         return super()._erased(stored)
 
 
-class ErasedJobsKeepTheirPayload(MemoryStore):
+class ErasedJobsKeepTheirPayload(Tables):
     def _erased(self, stored: Stored) -> Stored:
         return replace(super()._erased(stored), body=stored.body)
 
 
-class ErasedJobsKeepTheirFailures(MemoryStore):
+class ErasedJobsKeepTheirFailures(Tables):
     def _erased(self, stored: Stored) -> Stored:
         return replace(super()._erased(stored), failures=stored.failures)
 
 
-class ErasedJobsKeepTheirNoteAndCheckpoint(MemoryStore):
+class ErasedJobsKeepTheirNoteAndCheckpoint(Tables):
     def _erased(self, stored: Stored) -> Stored:
         kept = {"note": stored.note, "checkpoint": stored.checkpoint}
         return replace(super()._erased(stored), **kept)
@@ -348,93 +349,92 @@ class LinesMayBeAddedToWhatIsErased(Tables):
 # --- what follows ---------------------------------------------------------------------------------
 
 
-class NothingFollows(MemoryStore):
-    def _follow(
+class NothingFollows(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
         for key, steps in changes.items():
             for step, change in steps.items():
-                flow = self._all.flows[key].counting(step, change)
+                flow = self.flows[key].counting(step, change)
                 kept = {name: tally for name, tally in flow.tallies.items() if tally.total}
-                self._all.flows[key] = replace(flow, tallies=kept)
+                self.flows[key] = replace(flow, tallies=kept)
 
 
-class ClaimsAreNotCounted(MemoryStore):
-    def _follow(
+class ClaimsAreNotCounted(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
         if not all(job.lease for job in jobs):
-            super()._follow(changes, jobs, now, command_id)
+            super().follow(changes, jobs, now, command_id)
 
 
-class WhatFollowsHasACommandOfItsOwn(MemoryStore):
-    def _follow(
+class WhatFollowsHasACommandOfItsOwn(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        super()._follow(changes, jobs, now, "cascade")
+        super().follow(changes, jobs, now, "cascade")
 
 
-class OnlyOneWorkflowOfAUnitFollows(MemoryStore):
-    def _follow(
+class OnlyOneWorkflowOfAUnitFollows(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        super()._follow(dict(sorted(changes.items())[:1]), jobs, now, command_id)
+        super().follow(dict(sorted(changes.items())[:1]), jobs, now, command_id)
 
 
-class TalliesAreTheDeciders(MemoryStore):
-    def _write_flow(self, answer: w.Accepted) -> None:
-        super()._write_flow(answer)
-        self._all.flows[key_of(answer.flow.workflow)] = answer.flow
+class TalliesAreTheDeciders(Tables):
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(answer, flow if counted else answer.flow, counted)
 
 
-class NothingIsSwept(MemoryStore):
-    def _write_flow(self, answer: w.Accepted) -> None:
-        super()._write_flow(replace(answer, sweep=()))
+class NothingIsSwept(Tables):
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(replace(answer, sweep=()), flow, counted)
 
 
-class OpenedStepsWakeNobody(MemoryStore):
-    def _write_flow(self, answer: w.Accepted) -> None:
-        super()._write_flow(replace(answer, opened=()))
+class OpenedStepsWakeNobody(Tables):
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        super().write_flow(replace(answer, opened=()), flow, counted)
 
 
-class NothingIsRecalled(MemoryStore):
-    def _follow(
+class NothingIsRecalled(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        super()._follow(changes, [], now, command_id)
+        super().follow(changes, [], now, command_id)
 
 
-class RecalledJobsAreNotCounted(MemoryStore):
-    def _follow(
+class RecalledJobsAreNotCounted(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        told = [(self._all.flows[key], steps) for key, steps in changes.items()]
+        told = [(self.flows[key], steps) for key, steps in changes.items()]
         left = [flows.followed(*one, [], now, command_id).flow for one in told]
-        super()._follow(changes, jobs, now, command_id)
-        self._all.flows |= {key_of(flow.workflow): flow for flow in left}
+        super().follow(changes, jobs, now, command_id)
+        self.flows |= {key_of(flow.workflow): flow for flow in left}
 
 
-class OnlyEndedStepsRecall(MemoryStore):
-    def _follow(
+class OnlyEndedStepsRecall(Tables):
+    def follow(
         self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
     ) -> None:
-        told = [(self._all.flows[key], steps) for key, steps in changes.items()]
+        told = [(self.flows[key], steps) for key, steps in changes.items()]
         left = [flows.followed(*one, [], now, command_id).flow for one in told]
         ended = {one.id for flow in left for one in flow.steps.values() if one.ended_at is not None}
-        super()._follow(changes, [job for job in jobs if job.step in ended], now, command_id)
+        super().follow(changes, [job for job in jobs if job.step in ended], now, command_id)
 
 
-class TalliesForgetNewJobs(MemoryStore):
-    def _write(self, unit: Unit, now: int) -> None:
-        super()._write(unit, now)
+class TalliesForgetNewJobs(Tables):
+    def write(self, unit: Unit, now: int) -> None:
+        super().write(unit, now)
         if unit.flow is None:
             for new in unit.new:
                 self._uncount(new.job)
 
     def _uncount(self, job: Job) -> None:
         if job.workflow is not None and job.step is not None:
-            flow = self._all.flows[job.tenant, job.workflow]
-            self._all.flows[key_of(flow.workflow)] = flow.counting(job.step, -w.delta(None, job))
+            flow = self.flows[job.tenant, job.workflow]
+            self.flows[key_of(flow.workflow)] = flow.counting(job.step, -w.delta(None, job))
 
 
 # --- uniqueness -----------------------------------------------------------------------------------
@@ -521,6 +521,6 @@ class SiblingsAreNotCompared(Tables):
         return next((found for found in alone if found), None)
 
 
-class ALateWordPutsTheEndOff(MemoryStore):
-    def _in_time(self, job: Job, move: Move) -> int | None:
+class ALateWordPutsTheEndOff(Tables):
+    def in_time(self, before: Head, move: Move) -> int | None:
         return move.wake_at

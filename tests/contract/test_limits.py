@@ -195,7 +195,7 @@ async def test_a_limit_that_is_lifted_or_raised_is_heard_of_at_once(
 
 async def test_the_newest_word_about_a_limit_counts_also_within_one_call(world: World) -> None:
     rows = [LimitRow(LimitKind.QUEUE, "default", Limit(concurrency=number)) for number in (1, 3, 2)]
-    await world.store.set_limits(rows, now=world.now)
+    await world.must(world.switching(limits=rows))
     await push(world, *"abcd")
     assert await world.claim_ids() == ["a", "b"]
 

@@ -22,6 +22,7 @@ from detent.stores.api import (
     Limit,
     LimitKind,
     LimitRow,
+    Rejected,
     WorkerRow,
     key_of,
 )
@@ -370,8 +371,6 @@ CALLS: dict[str, Callable[[World, int], Awaitable[object]]] = {
     "ship": lambda world, now: world.store.ship([], now=now),
     "declare_lost": lambda world, now: world.store.declare_lost(["x"], now=now),
     "extend": lambda world, now: world.store.extend([("x", now)], now=now),
-    "set_gates": lambda world, now: world.store.set_gates([], now=now),
-    "set_limits": lambda world, now: world.store.set_limits([], now=now),
     "note": lambda world, now: world.store.note([], now=now),
     "take_due_records": lambda world, now: world.store.take_due_records(now=now, limit=1),
     "prune": lambda world, now: world.store.prune([], now=now),
@@ -434,7 +433,7 @@ async def test_gates_are_told_by_tenant(world: World) -> None:
         GateRow(GateKind.QUEUE, "a", Gate(closed=True, queue_deleted=True)),
         GateRow(GateKind.QUEUE, "a", Gate(closed=True), tenant="t2"),
     ]
-    await world.store.set_gates(rows, now=world.now)
+    await world.must(world.switching(rows))
     assert list(await world.store.gates()) == [rows[2], rows[1], rows[0]]
     assert list(await world.store.gates("t2")) == [rows[3]]
     assert list(await world.store.gates("t3")) == []
@@ -445,13 +444,13 @@ async def test_names_that_no_database_can_keep_are_refused(world: World, name: s
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: world.store.beat([WorkerRow(name, world.now)], now=world.now),
         lambda: world.store.declare_lost([name], now=world.now),
-        lambda: world.store.set_gates([GateRow(GateKind.QUEUE, name, Gate())], now=world.now),
-        lambda: world.store.set_limits(
-            [LimitRow(LimitKind.KEY, name, Limit(rate=1))], now=world.now
-        ),
         lambda: world.store.beat([WorkerRow("w", 2**70)], now=world.now),
     ]
     for call in calls:
         with pytest.raises(BadName) as refused:
             await call()
         assert refused.value.code == "bad_name"
+    gate, limit = GateRow(GateKind.QUEUE, name, Gate()), LimitRow(LimitKind.KEY, name, Limit())
+    for unit in (world.switching([gate]), world.switching(limits=[limit])):
+        [outcome] = await world.commit(unit)
+        assert isinstance(outcome, Rejected)

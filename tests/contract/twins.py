@@ -43,14 +43,14 @@ class Twins:
 
     async def everything(self) -> dict[Key, Stored]:
         """All records of the model by key."""
-        keys = [key async for key in self.model.keys()]  # noqa: SIM118 - no dictionary
+        keys = await self.model.keys(limit=100_000)
         found = await self.model.get(keys)
         return {key: stored for key, stored in zip(keys, found, strict=True) if stored is not None}
 
     async def compare(self) -> None:
         """Both hold the same, to the last field, and every history is a legal life."""
         records = await self.everything()
-        keys = [key async for key in self.other.keys()]  # noqa: SIM118 - no dictionary
+        keys = await self.other.keys(limit=100_000)
         assert sorted(keys) == sorted(records), "the twins know different records"
         await self.both(lambda store: store.get(list(records)))
         await self.both(lambda store: store.counts())
@@ -105,7 +105,7 @@ class Twins:
         await self.both(lambda store: store.overdue(now=self.clock.now))
         await self.both(lambda store: store.workers())
         await self.both(lambda store: store.workers(gone=True))
-        await self.both(lambda store: store.find_instances("", "x", ("", "i0"), 2))
+        await self.both(lambda store: store.find_instances("x", ("", "i0"), 2))
         for tenant in ("", "t2"):
             await self.both(lambda store, t=tenant: store.gates(t))  # type: ignore[misc]
         await self.both(lambda store: store.seal(limit=7))

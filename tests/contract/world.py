@@ -145,13 +145,17 @@ class World:
     async def gate(self, name: str, kind: GateKind = GateKind.QUEUE, **more: Any) -> None:
         """Say a new word about a gate."""
         tenant = more.pop("tenant", "")
-        await self.store.set_gates([GateRow(kind, name, j.Gate(**more), tenant)], now=self.now)
+        await self.must(self.switching([GateRow(kind, name, j.Gate(**more), tenant)]))
 
     async def limit(self, name: str, kind: LimitKind = LimitKind.QUEUE, **more: Any) -> None:
         """Set a limit; one that allows everything is none."""
         tenant = more.pop("tenant", "")
         row = LimitRow(kind, name, Limit(**more) if more else None, tenant)
-        await self.store.set_limits([row], now=self.now)
+        await self.must(self.switching(limits=[row]))
+
+    def switching(self, gates: Sequence[GateRow] = (), limits: Sequence[LimitRow] = ()) -> Unit:
+        """Gates and limits, and nothing else."""
+        return Unit(self.make.command_id(), gates=tuple(gates), limits=tuple(limits))
 
     async def prune(self, *rules: Retention, limit: int = 1_000) -> int:
         """How many jobs were let go; those whose workflow stays are remembered for its tally."""
@@ -175,7 +179,7 @@ class World:
 
     async def everything(self) -> dict[Key, Stored]:
         """All records by key."""
-        keys = [key async for key in self.store.keys()]  # noqa: SIM118 - a store is no dictionary
+        keys = await self.store.keys(limit=100_000)
         assert len(keys) == len(set(keys)), "a key was given twice"
         found = await self.store.get(keys)
         return {key: stored for key, stored in zip(keys, found, strict=True) if stored is not None}

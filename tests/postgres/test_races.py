@@ -30,6 +30,7 @@ def url(tmp_path: Path) -> str:
     return databases().of(tmp_path)
 
 
+_LOCKERS = "SELECT xmax::text FROM detent.workers"
 _WAITING = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -133,6 +134,21 @@ def test_a_job_that_is_moved_while_a_claim_is_on_its_way_to_it_is_claimed_all_th
         assert [job.id for job in jobs] == [second.id, first.id]
         assert [job.version for job in jobs] == [2, 3]
         assert {job.lease for job in jobs} == set(want.leases)
+
+    in_world(url, use)
+
+
+def test_a_claim_locks_the_row_of_its_worker_only_if_it_finds_something(url: str) -> None:
+    """A lock is written and synced: many idle workers would do that for every job of one."""
+
+    async def use(world: World) -> None:
+        await world.alive("w1")
+        await world.store.step([], now=world.now, want=world.make.want(2))
+        assert sql(url, _LOCKERS) == [("0",)]
+        await world.push()
+        stepped = await world.store.step([], now=world.now, want=world.make.want(2))
+        assert len(stepped.claimed.jobs) == 1
+        assert sql(url, _LOCKERS) != [("0",)]
 
     in_world(url, use)
 

@@ -32,7 +32,7 @@ def modes_in(folder: Path) -> set[int]:
 def test_only_the_owner_may_open_what_we_make(tmp_path: Path) -> None:
     async def modes() -> set[int]:
         async with stores.open(url_of(tmp_path / "detent.db")) as store:
-            await store.set_gates([], now=0)
+            await store.beat([], now=0)
             return modes_in(tmp_path)
 
     before = os.umask(0)

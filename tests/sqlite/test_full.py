@@ -135,7 +135,7 @@ async def ended(store: Store, make: Toiler, number: int) -> int:
 
 
 async def limit(store: SqliteStore, pages: int) -> None:
-    writer = store._writer  # noqa: SLF001 - the limit is one of the writing connection
+    writer = store._opened().writer  # noqa: SLF001 - the limit is one of the writing connection
     assert writer is not None
     await writer.do(lambda tx: tx.connection.execute(f"PRAGMA max_page_count = {pages}").fetchall())
 

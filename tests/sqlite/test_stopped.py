@@ -46,7 +46,7 @@ def stopped(child: Child) -> None:
 
 async def in_line(store: SqliteStore) -> None:
     """Until the store waits for its turn to write."""
-    writer = store._writer  # noqa: SLF001 - nobody else can tell
+    writer = store._opened().writer  # noqa: SLF001 - nobody else can tell
     assert writer is not None
     async with asyncio.timeout(30):
         while not writer._turns._is_in_line:  # noqa: ASYNC110, SLF001 - a thread tells no loop

@@ -44,7 +44,7 @@ def test_a_limit_that_is_set_holds_for_whoever_claims_in_the_same_commit(tmp_pat
 
     def run(tx: Transaction) -> tuple[int, int]:
         first = claim(tx, world.make.want(1), now)
-        tx.writing.set_limits([row])
+        tx.writing.switch((), [row])
         second = claim(tx, world.make.want(5), now)
         return len(first.jobs), len(second.jobs)
 

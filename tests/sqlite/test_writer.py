@@ -50,7 +50,7 @@ def test_many_callers_share_few_transactions(tmp_path: Path) -> None:
 
 
 async def do(store: SqliteStore, run: Callable[[Transaction], object]) -> object:
-    writer = store._writer  # noqa: SLF001 - there is no other way to its connection
+    writer = store._opened().writer  # noqa: SLF001 - there is no other way to its connection
     assert writer is not None
     return await writer.do(run)
 

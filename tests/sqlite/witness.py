@@ -41,7 +41,7 @@ class Witness:
 
 
 async def _jobs_in(store: Store) -> dict[str, Job]:
-    keys = [key async for key in store.keys()]  # noqa: SIM118 - no dictionary
+    keys = await store.keys(limit=100_000)
     return {one.job.id: one.job for one in await store.get(keys) if one is not None}
 
 

@@ -181,6 +181,23 @@ def too_long(source: str) -> list[Finding]:
     return sorted(found)
 
 
+def code_lines(source: str) -> int:
+    """How many lines there are that are neither blank nor a comment nor of a docstring."""
+    said = {
+        number
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and _is_text(node.value)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    lines = [line.strip() for line in source.splitlines()]
+    code = [number for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
+    return len(set(code) - said)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 def says_nothing(path: PurePath) -> list[Finding]:
     """Files and folders named after nothing in particular, where anything would fit."""
     parts = [PurePath(part).stem for part in path.parts]

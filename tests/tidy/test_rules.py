@@ -165,6 +165,13 @@ def test_files_and_functions_may_reach_the_limit() -> None:
     assert rules.too_long(function_of(rules.FUNCTION_LINES_MAX)) == []
 
 
+def test_a_line_of_code_is_no_blank_no_comment_and_no_docstring() -> None:
+    said = '"""One\n\ntwo."""\n\n# three\n'
+    assert rules.code_lines(said) == 0
+    assert rules.code_lines(said + 'import os\n\nx = """a\nb\n"""  # c\n') == 4
+    assert rules.code_lines('def f(\n    x: int,\n) -> int:\n    """Why."""\n    return x\n') == 4
+
+
 @pytest.mark.parametrize(
     "path", ["a/utils.py", "common/x.py", "_helpers.py", "manager.py", "base.py"]
 )

@@ -9,8 +9,10 @@ import pytest
 from tests.tidy import rules
 from tests.tidy.tree import PURE, ROOT, SRC, files, product_texts, report
 
-MODEL_LINES_MAX = 850
+MODEL_LINES_MAX = 690
 """What people read to see what a store must do, from the first line to the last."""
+MODEL_CODE_MAX = 499
+"""The same without blank lines, comments and docstrings: under 500."""
 
 
 def breaches(rule: Callable[[str], list[rules.Finding]], paths: list[Path]) -> str:
@@ -41,6 +43,7 @@ def test_files_and_functions_are_small() -> None:
 def test_the_model_of_a_store_stays_small_enough_to_be_read() -> None:
     texts = [file.read_text("utf-8") for file in files(".py", SRC / "detent/stores/memory")]
     assert 0 < sum(len(text.splitlines()) for text in texts) <= MODEL_LINES_MAX
+    assert 0 < sum(rules.code_lines(text) for text in texts) <= MODEL_CODE_MAX
 
 
 def test_every_file_name_says_something() -> None:

@@ -133,9 +133,8 @@ class Connection:
         new = {name: limit for name, limit in rows.items() if self._limits.get(name) != limit}
         if not new:
             return
-        store = (await self.engine()).store
         said = [LimitRow(LimitKind.KEY, key, limit, tenant) for (tenant, key), limit in new.items()]
-        await store.set_limits(said, now=store.now())
+        await (await self.engine()).set_limits(said)
         if len(self._limits) > _LIMITS_MAX:
             self._limits.clear()
         self._limits |= new

@@ -44,6 +44,7 @@ from detent.lifecycle.event import By
 from detent.stores.api import (
     Claimed,
     Committed,
+    LimitRow,
     Move,
     Own,
     Record,
@@ -53,6 +54,7 @@ from detent.stores.api import (
     Unit,
     Want,
 )
+from detent.stores.bounds import need_storable
 
 __all__ = ["Engine"]
 
@@ -168,6 +170,14 @@ class Engine:
         if not isinstance(outcome, Committed | Own | StaleRecord):
             raise Unstorable(f"{record.kind} {record.id} cannot be stored: {outcome}")
         return not isinstance(outcome, StaleRecord)
+
+    async def set_limits(self, limits: Sequence[LimitRow]) -> None:
+        """Set and lift limits; every claim that begins afterwards sees it."""
+        need_storable(limits)
+        units = [Unit(self.identity.id(), limits=(row,)) for row in limits]
+        for outcome in await self._apart.commit(units):
+            if not isinstance(outcome, Committed):
+                raise Unstorable(f"A limit cannot be stored: {outcome}")
 
     async def claim(self, want: Want, *, is_repeatable: bool = False) -> Claimed:
         """Jobs for a worker, in one commit with whatever else is waiting.

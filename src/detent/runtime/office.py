@@ -40,10 +40,6 @@ class Books(Protocol):
         """What runs said."""
         ...
 
-    async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:
-        """The limits of jobs that follow."""
-        ...
-
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         """Until there may be something to claim."""
         ...
@@ -102,4 +98,8 @@ class Office(Protocol):
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Reports; an answer for each, in order."""
+        ...
+
+    async def set_limits(self, limits: Sequence[LimitRow]) -> None:
+        """The limits of jobs that follow."""
         ...

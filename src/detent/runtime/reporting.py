@@ -164,7 +164,7 @@ class Reporter:
         if not calls or not isinstance(change.command, j.Complete):
             return change
         if rows := _limits_of(calls):
-            await self._engine.store.set_limits(rows, now=now)
+            await self._engine.set_limits(rows)
         return msgspec.structs.replace(change, new=tuple(call.ask(now) for call in calls))
 
     async def _ahead(self, reports: Sequence[Report]) -> None:

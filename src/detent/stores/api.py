@@ -11,7 +11,7 @@ share a transaction; one that cannot be committed never hurts its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
@@ -47,6 +47,7 @@ from detent.stores.shapes import (
     Line,
     Logged,
     Move,
+    Named,
     New,
     Note,
     Outcome,
@@ -97,6 +98,7 @@ __all__ = [
     "Line",
     "Logged",
     "Move",
+    "Named",
     "New",
     "Note",
     "Outcome",
@@ -195,14 +197,6 @@ class WriteStore(Protocol):
         """
         ...
 
-    async def set_gates(self, gates: Sequence[GateRow], *, now: int) -> None:
-        """Close and open gates; claims see it at once."""
-        ...
-
-    async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:
-        """Set and lift limits; every claim that begins afterwards sees it."""
-        ...
-
     async def prune(self, rules: Sequence[Retention], *, now: int, limit: int = 1_000) -> int:
         """Forget ended jobs that a rule lets go, oldest end first; how many were.
 
@@ -262,7 +256,7 @@ class ReadStore(Protocol):
         """The small records of a kind, by id, after one."""
         ...
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+    async def record(self, keys: Sequence[Named]) -> Sequence[Record | None]:
         """The small records of these kinds, tenants and ids, in order."""
         ...
 
@@ -290,13 +284,9 @@ class ReadStore(Protocol):
         ...
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[Instance]:
-        """Those that fit, by tenant and id, after one."""
+        """Those of a slot, or all, by tenant and id, after one."""
         ...
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
@@ -355,8 +345,8 @@ class ReadStore(Protocol):
         """The store's own time, in microseconds: what callers go by."""
         ...
 
-    def keys(self) -> AsyncIterator[Key]:
-        """Every record there is, for `verify`."""
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        """The keys of all jobs there are, in their order, after one; readable or not."""
         ...
 
 

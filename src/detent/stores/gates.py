@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from detent.lifecycle.job import OPEN, Gate
+from detent.lifecycle import workflow as w
+from detent.lifecycle.job import OPEN, Gate, Job
 
-__all__ = ["joined"]
+__all__ = ["behind", "joined"]
+
+
+def behind(job: Job, flow: w.Flow | None, *gates: Gate) -> Gate:
+    """The one that the job stands behind; `flow` is its workflow, if it has one."""
+    if flow is None or job.step is None:
+        return joined(*gates)
+    return joined(*gates, w.gate_of(flow.workflow, flow.steps[job.step]))
 
 
 def joined(*gates: Gate) -> Gate:

@@ -1,4 +1,4 @@
-"""What speaks against a unit: the fences, names that are taken, and what no store may hold.
+"""What speaks against a unit or a wish: fences, names that are taken, what no store may hold.
 
 Every store judges by these rules; it only has to know what is stored.
 """
@@ -6,17 +6,20 @@ Every store judges by these rules; it only has to know what is stored.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow import Flow
 from detent.stores import flows
 from detent.stores.fences import is_alive, is_over
-from detent.stores.legal import fault
+from detent.stores.legal import fault, is_grantable
 from detent.stores.shapes import (
+    Claimed,
     Key,
     LeaseAlive,
     Move,
+    Named,
     New,
     Outcome,
     Own,
@@ -28,12 +31,13 @@ from detent.stores.shapes import (
     Taken,
     Unique,
     Unit,
+    Want,
     key_of,
     name_of,
 )
 from detent.stores.siblings import Siblings
 
-__all__ = ["Head", "Judge"]
+__all__ = ["Head", "Judge", "denied"]
 
 
 class Head(Protocol):
@@ -50,6 +54,10 @@ class Head(Protocol):
     @property
     def wire(self) -> int:
         """Whether that lease has a row of its own."""
+
+    @property
+    def holder(self) -> str | None:
+        """Whose row is behind it otherwise."""
 
 
 class Judge(ABC):
@@ -82,7 +90,7 @@ class Judge(ABC):
             return None
         key = (move.job.tenant, move.job.id)
         head = self.head(key)
-        row = self.row_behind(key) if move.lost else None
+        row = self.row_behind(head) if move.lost and head else None
         if head and row and not is_over(row, wire=bool(head.wire), now=now):
             return LeaseAlive(key, row)
         taker = None if move.taken_by is None else self.worker_lease(move.taken_by)
@@ -113,6 +121,12 @@ class Judge(ABC):
     def _is_born(self, unit: Unit) -> bool:
         """A job that came with the unit tells that it was committed, whatever went on since."""
         return any(self.is_own(unit, key_of(new.job)) for new in unit.new)
+
+    def row_behind(self, head: Head) -> Lease | None:
+        """The row behind a job's lease, if it has one."""
+        if head.lease is None:
+            return None
+        return self.wire_lease(head.lease) if head.wire else self.worker_lease(head.holder or "")
 
     # --- what must be the only one of its kind ----------------------------------------------------
 
@@ -164,8 +178,8 @@ class Judge(ABC):
         """Whether the command of this unit stands in the history of that record."""
 
     @abstractmethod
-    def row_behind(self, key: Key) -> Lease | None:
-        """The row behind a job's lease, if it has one."""
+    def wire_lease(self, lease: str) -> Lease:
+        """The row of a wire lease."""
 
     @abstractmethod
     def worker_lease(self, worker: str) -> Lease:
@@ -176,7 +190,7 @@ class Judge(ABC):
         """A workflow with its steps and tallies."""
 
     @abstractmethod
-    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+    def record_of(self, name: Named) -> tuple[Record | None, str]:
         """A small record, and the command that wrote it."""
 
     @abstractmethod
@@ -186,3 +200,13 @@ class Judge(ABC):
     @abstractmethod
     def oldest(self, unit: Unit, new: New, unique: Unique) -> Job | None:
         """The oldest job of this fingerprint that counts after the moves of this very unit."""
+
+
+def denied(want: Want, row_of: Callable[[str], Lease], now: int) -> Claimed | None:
+    """The answer to a wish that is granted nothing, whatever there is.
+
+    `row_of` tells the row of a worker instance, and is only asked about names that can be kept.
+    """
+    if not is_grantable(want):
+        return Claimed()
+    return None if want.wire or is_alive(row_of(want.holder), now) else Claimed(lost=True)

@@ -1,4 +1,4 @@
-"""How much room the limits leave to one claim: those it has met, and what it has used of them."""
+"""How much room the limits leave to one claim, and whose turn it is where claims are fair."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Final, Self, TypeAlias
 
 from detent.stores import limits
 from detent.stores.limits import Limit, Used
-from detent.stores.shapes import LimitKind
+from detent.stores.shapes import Fair, LimitKind, Named, Want
 
-__all__ = ["Met", "Named", "Quotas", "names_of"]
+__all__ = ["Met", "Quotas", "Turns", "names_of"]
 
-Named: TypeAlias = tuple[str, str, str]
-"""A tenant, what kind of thing is meant, and its name."""
 Met: TypeAlias = tuple[Limit, Used, int]
 """A limit, what has started under it, and how many jobs under it are in hands."""
 _QUEUE: Final = LimitKind.QUEUE.value
@@ -84,3 +82,29 @@ class Quotas:
         if name not in self._met:
             self._met[name] = self._read(name)
         return self._met[name]
+
+
+class Turns:
+    """Who was served when. Without fairness everybody always was at the same time."""
+
+    def __init__(self, want: Want, now: int, turns: dict[Named, int]) -> None:
+        self._want = want
+        self._now = now
+        self._turns = turns
+
+    def of(self, queue: str, key: str | None) -> int:
+        """When this queue or key was served last; 0 for never."""
+        return self._turns.get(self._name(queue, key), 0) if self._want.fair else 0
+
+    def serve(self, queue: str, key: str | None) -> None:
+        """It is served now, after all others."""
+        if self._want.fair:
+            self._turns[self._name(queue, key)] = max(self._now, self._latest() + 1)
+
+    def _latest(self) -> int:
+        """When anybody was served last."""
+        return max(self._turns.values(), default=0)
+
+    def _name(self, queue: str, key: str | None) -> Named:
+        fair = self._want.fair
+        return self._want.tenant, str(fair), queue if fair is Fair.QUEUES else key or ""

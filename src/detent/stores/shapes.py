@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from detent.lifecycle.event import By, Event
-from detent.lifecycle.job import Gate, Job, Lease
+from detent.lifecycle.job import Claim, Dispatch, Gate, Job, Lease
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Accepted, Flow, Workflow
 from detent.stores.limits import Limit, Used
@@ -40,6 +40,7 @@ __all__ = [
     "Line",
     "Logged",
     "Move",
+    "Named",
     "New",
     "Note",
     "Outcome",
@@ -65,6 +66,8 @@ __all__ = [
 
 Key: TypeAlias = tuple[str, str]
 """A record's tenant and id: what it is found by, everywhere."""
+Named: TypeAlias = tuple[str, str, str]
+"""A tenant, what kind of thing is meant, and its name; of a small record kind, tenant and id."""
 RECORDS_MAX: Final = 1_000
 """How many records and leases one step may have, together; whoever has more makes several steps.
 
@@ -221,7 +224,7 @@ class Record(msgspec.Struct, frozen=True):
     tenant: str = ""
 
 
-def name_of(record: Record) -> tuple[str, str, str]:
+def name_of(record: Record) -> Named:
     """What a small record is found by: its kind, tenant and id."""
     return record.kind, record.tenant, record.id
 
@@ -366,6 +369,16 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[str, ...] | None = None
     push: bool = False
     fair: Fair | None = None
+
+    def command(self, lease: str) -> Claim | Dispatch:
+        """What it asks of the lifecycle about one job."""
+        asked = Dispatch if self.push else Claim
+        return asked(lease, self.holder, self.wire, self.lease_us)
+
+    def takes(self, kind: str, profile: str) -> bool:
+        """Whether jobs of this type and profile are wanted."""
+        is_known = self.types is None or kind in self.types
+        return is_known and (self.profiles is None or profile in self.profiles)
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -145,7 +145,7 @@ def test_who_has_gone_has_lost_its_jobs_and_limits_are_not_for_it(town: Town) ->
         await office.bury([Death("w1")], now=0)
         assert await office.get([key_of(one.job)]) == [None]
         with pytest.raises(NoStore):
-            await office.set_limits([], now=0)
+            await office.set_limits([])
         return await office.carry_out([completing(one)])
 
     [answer] = town.work(town.key(Scope.WORK), work)

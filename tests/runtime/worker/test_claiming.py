@@ -59,7 +59,7 @@ async def test_no_more_jobs_are_claimed_than_there_are_slots(app: Detent, place:
         await ended(*handles)
 
 
-@pytest.mark.parametrize(("slots", "most"), [(50, 50), (200, 100), (400, 200), (5_000, 250)])
+@pytest.mark.parametrize(("slots", "most"), [(50, 50), (200, 100), (400, 200), (5_000, 500)])
 def test_a_claim_asks_for_half_the_slots_of_a_large_worker_where_there_is_much(
     slots: int, most: int
 ) -> None:

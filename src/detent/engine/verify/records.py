@@ -40,14 +40,10 @@ async def lives(
     store: ReadStore, tenant: str | None
 ) -> AsyncIterator[tuple[list[Life], list[Finding]]]:
     """All jobs of the tenant, page by page, and what is wrong with rows that cannot be read."""
-    page: list[Key] = []
-    async for key in store.keys():
-        if tenant in (None, key[0]):
-            page.append(key)
-        if len(page) == _PAGE:
-            yield await _read(store, page)
-            page = []
-    yield await _read(store, page)
+    after: Key | None = None
+    while page := await store.keys(after, _PAGE):
+        after = page[-1]
+        yield await _read(store, [key for key in page if tenant in (None, key[0])])
 
 
 async def misfits(store: ReadStore, page: Sequence[Life]) -> list[Finding]:

@@ -21,12 +21,15 @@ async def lives(
     """All instances of the tenant, page by page, and what is wrong with rows of no sense."""
     after: Key | None = None
     while True:
-        found, unreadable = await _page(store, tenant, after)
+        found, unreadable = await _page(store, after)
         if not found and not unreadable:
             return
         after = found[-1] if found else unreadable[-1].key
-        page, more = await _read(store, found)
-        yield page, [*unreadable, *more]
+        page, more = await _read(store, [key for key in found if tenant in (None, key[0])])
+        yield (
+            page,
+            [one for one in [*unreadable, *more] if one.key and tenant in (None, one.key[0])],
+        )
 
 
 async def misfits(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
@@ -47,14 +50,12 @@ async def misfits(store: ReadStore, page: Sequence[Life]) -> list[Finding]:
     ]
 
 
-async def _page(
-    store: ReadStore, tenant: str | None, after: Key | None
-) -> tuple[list[Key], list[Finding]]:
+async def _page(store: ReadStore, after: Key | None) -> tuple[list[Key], list[Finding]]:
     """The next instances; one that cannot be read is named and stepped over."""
     limit = _PAGE
     while True:
         try:
-            some = await store.find_instances(tenant, after=after, limit=limit)
+            some = await store.find_instances(after=after, limit=limit)
             return [(one.tenant, one.id) for one in some], []
         except StoreCorrupt as error:
             if limit == 1:

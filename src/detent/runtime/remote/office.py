@@ -203,7 +203,7 @@ class RemoteOffice:
             await self._say(tenant, list(_reports_of(some)))
         return [1] * len(lines)
 
-    async def set_limits(self, limits: Sequence[LimitRow], *, now: int) -> None:  # noqa: ARG002
+    async def set_limits(self, limits: Sequence[LimitRow]) -> None:  # noqa: ARG002
         """No part of any protocol."""
         fix = "set the limit where the database is, or enqueue such jobs without one"
         raise NoStore(f"A worker of a server cannot set limits: {fix}", what="limits")

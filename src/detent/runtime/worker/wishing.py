@@ -17,7 +17,7 @@ __all__ = ["WANT_MAX", "Wish", "Wishes"]
 
 WANT_MAX = 100
 """How many jobs one claim asks for, of a worker with no more than twice as many slots."""
-MANY_MAX = 250
+MANY_MAX = 500
 """Of one with more slots half of them, up to so many: one half runs while another is claimed."""
 FEW = 16
 """So many where the last claim did not get all: a lease that is not needed takes time as well."""

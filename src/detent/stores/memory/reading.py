@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from detent.errors import StoreClosed
-from detent.lifecycle.event import Event
-from detent.lifecycle.job import Lease
-from detent.lifecycle.seal import Block
-from detent.lifecycle.worker import Instance
-from detent.lifecycle.workflow import Flow, Workflow
-from detent.stores import api
-from detent.stores.api import Fed, Key, Logged, Stored, WorkerRow
-from detent.stores.bounds import need_storable, need_time
-from detent.stores.legal import is_storable
-from detent.stores.limits import FRESH
+from detent.lifecycle import job, seal, worker, workflow
+from detent.stores import api, legal, quotas
+from detent.stores.alike import Alike, wall_clock
+from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
 from detent.stores.memory.tables import Tables
-from detent.stores.quotas import Named, names_of
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
 __all__ = ["Reading", "due", "first"]
@@ -29,33 +21,23 @@ _OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
 _OF_BODY = ("type", "key")
 
 
-class Reading:
+class Reading(Alike[Tables]):
     """The side that only looks."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
-        self._tables = Tables()
-        self._is_open = False
+    def __init__(self, clock: Callable[[], int] | None) -> None:
+        super().__init__(clock or wall_clock)
+        self._tables = Tables(self._bell)
 
     @property
     def _all(self) -> Tables:
         """All there is, while the store is open."""
-        if not self._is_open:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._tables
-
-    def _check(self, now: int, rows: Sequence[object] = ()) -> Tables:
-        """All there is, if the caller's clock is right and these rows can be kept."""
-        tables = self._all
-        need_time(now, self._clock())
-        need_storable(rows)
-        return tables
+        return self._opened()
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return [self._all.jobs.get(key) for key in keys]
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        jobs = self._all.jobs if is_storable((chosen, page.after)) else {}
+        jobs = self._all.jobs if legal.is_storable((chosen, page.after)) else {}
         return _paged({key: one for key, one in jobs.items() if _is_chosen(one, chosen)}, page)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
@@ -64,24 +46,22 @@ class Reading:
 
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]
-        counted = Counter((job.tenant, job.queue, job.state.value) for job in jobs)
+        counted = Counter((one.tenant, one.queue, one.state.value) for one in jobs)
         return [api.Counted(*where, number) for where, number in sorted(counted.items())]
 
-    async def keys(self) -> AsyncIterator[Key]:
-        for key in sorted(self._all.jobs):
-            yield key
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return first(limit, (key for key in sorted(self._all.jobs) if key > (after or ())))
 
-    async def leases(self, leases: Sequence[str]) -> Sequence[Lease | None]:
+    async def leases(self, leases: Sequence[str]) -> Sequence[job.Lease | None]:
         return [self._all.leases.get(lease) for lease in leases]
 
-    async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
+    async def flows(self, keys: Sequence[Key]) -> Sequence[workflow.Flow | None]:
         return [self._all.flows.get(key) for key in keys]
 
     async def find_workflows(
         self, tenant: str | None = None, state: str | None = None, page: Page = FIRST_PAGE
-    ) -> Sequence[Workflow]:
-        every = {key: flow.workflow for key, flow in self._all.flows.items()}
-        mine = {key: one for key, one in every.items() if tenant in (None, key[0])}
+    ) -> Sequence[workflow.Workflow]:
+        mine = {key: x.workflow for key, x in self._all.flows.items() if tenant in (None, key[0])}
         return _paged({key: one for key, one in mine.items() if state in (None, one.state)}, page)
 
     async def records(
@@ -92,7 +72,7 @@ class Reading:
         return first(limit, (one for one in found if after is None or one.id > after))
 
     async def record(self, keys: Sequence[Named]) -> Sequence[api.Record | None]:
-        return [self._all.records.get(key, (None, ""))[0] for key in keys]
+        return [self._all.record_of(key)[0] for key in keys]
 
     async def gates(self, tenant: str = "") -> Sequence[api.GateRow]:
         return [row for name, row in sorted(self._all.gates.items()) if name[0] == tenant]
@@ -104,38 +84,29 @@ class Reading:
         """The limit of that name, what has started under it, and how many jobs are in hands."""
         held = [one for one in self._all.jobs.values() if one.job.lease is not None]
         active = sum(name in self._limits_of(one) for one in held)
-        return api.Limited(self._all.limits[name], active, self._all.used.get(name, FRESH))
+        return api.Limited(self._all.limits[name], active, self._all.used.get(name, api.Used()))
 
     def _limits_of(self, stored: Stored) -> list[Named]:
         """The limits that the job stands under, if they exist."""
-        return names_of(stored.job.tenant, stored.job.queue, stored.body.key)
+        return quotas.names_of(stored.job.tenant, stored.job.queue, stored.body.key)
 
     async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[WorkerRow]:
         rows = [row for row in self._all.workers.values() if row.lost is gone]
-        if gone:
-            return first(limit, sorted(rows, key=lambda x: (x.ended_at or 0, x.id), reverse=True))
-        return first(limit, sorted(rows, key=lambda row: (-row.alive_until, row.id)))
+        rows.sort(key=lambda row: row.id, reverse=gone)
+        return first(limit, sorted(rows, key=lambda row: -(row.ended_at or row.alive_until)))
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[WorkerRow]:
-        rows = sorted(self._check(now).workers.values(), key=lambda row: (row.alive_until, row.id))
+        rows = sorted(self._opened(now).workers.values(), key=lambda row: (row.alive_until, row.id))
         return first(limit, (row for row in rows if row.alive_until <= now and not row.lost))
 
-    async def instances(self, keys: Sequence[Key]) -> Sequence[Instance | None]:
+    async def instances(self, keys: Sequence[Key]) -> Sequence[worker.Instance | None]:
         return [self._all.instances.get(key) for key in keys]
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
-    ) -> Sequence[Instance]:
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
+    ) -> Sequence[worker.Instance]:
         found = [one for key, one in sorted(self._all.instances.items()) if key > (after or ())]
-        mine = [one for one in found if tenant in (None, one.tenant)]
-        return first(limit, (one for one in mine if slot in (None, one.slot)))
-
-    async def history(self, key: Key) -> Sequence[Event]:
-        return [fed.event for fed in self._all.events.get(key, ())]
+        return first(limit, (one for one in found if slot in (None, one.slot)))
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
         return [list(self._all.events.get(key, ())) for key in keys]
@@ -147,21 +118,14 @@ class Reading:
     async def leaves(self, after: int = 0, limit: int = 10_000) -> Sequence[tuple[int, bytes]]:
         return first(limit, (leaf for leaf in self._all.leaves if leaf[0] > after))
 
-    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[Block]:
+    async def blocks(self, after: int = 0, limit: int = 1_000) -> Sequence[seal.Block]:
         return first(limit, (block for block in self._all.blocks if block.number > after))
 
     async def logs(self, key: Key, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
-        lines = self._all.lines
-        return first(limit, (one for one in lines if one.key == key and one.cursor > after))
+        return first(limit, (x for x in self._all.lines if x.key == key and x.cursor > after))
 
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[Logged]:
         return first(limit, (one for one in self._all.lines if one.pos > after))
-
-    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
-        return await self._all.bell.wait(timeout_s, seen)
-
-    def now(self) -> int:
-        return self._clock()
 
 
 def first(limit: int, found: Iterable[T]) -> list[T]:
@@ -177,9 +141,8 @@ def due(by: int, limit: int, moments: Iterable[tuple[int | None, K]]) -> list[K]
 
 def _paged(found: dict[Key, T], page: Page) -> list[T]:
     """Newest first: ids are time-ordered, and the tenant breaks a tie."""
-    left = [key for key in found if page.is_after(*key)]
-    left.sort(key=lambda key: key[::-1], reverse=True)
-    return [found[key] for key in first(page.limit, left)]
+    newest = sorted(found, key=lambda key: key[::-1], reverse=True)
+    return first(page.limit, (found[key] for key in newest if page.is_after(*key)))
 
 
 def _is_chosen(stored: Stored, chosen: Filter) -> bool:

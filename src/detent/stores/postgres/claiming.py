@@ -27,7 +27,7 @@ from detent.stores.postgres.ends import joined
 from detent.stores.postgres.reading import get
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["Answer", "asked", "claimed_before", "command_of", "read", "spans_of", "with_asides"]
+__all__ = ["Answer", "asked", "claimed_before", "read", "spans_of", "with_asides"]
 
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
@@ -87,12 +87,6 @@ def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str,
         "now": now,
         **marks,
     }
-
-
-def command_of(want: Want, lease: str) -> j.Claim | j.Dispatch:
-    """What a wish asks of the lifecycle about one job."""
-    command = j.Dispatch if want.push else j.Claim
-    return command(lease, want.holder, want.wire, want.lease_us)
 
 
 def spans_of(want: Want) -> dict[str, int | None]:

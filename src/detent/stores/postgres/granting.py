@@ -19,9 +19,9 @@ from detent.lifecycle.workflow import Flow
 from detent.stores import flows
 from detent.stores.api import Claimed, Key, Move, Stored, Want
 from detent.stores.fences import is_alive
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.postgres import arrays
-from detent.stores.postgres.claiming import claimed_before, command_of, spans_of
+from detent.stores.postgres.claiming import claimed_before, spans_of
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.lanes import Lane
@@ -157,7 +157,7 @@ class _Grant:
             for number in taken:
                 lane = self._open[number].lane
                 self._limits.spend(self._limits.of(lane))
-                self._turns.serve(lane)
+                self._turns.serve(lane.queue, lane.key)
         await self._write()
         is_short = len(self._taken) < len(want.leases)
         return Claimed(tuple(self._taken), retry_at=self._limits.free_at if is_short else None)
@@ -213,12 +213,12 @@ class _Grant:
         while walks and len(chosen) < missing:
             walk = heappop(walks)
             lane = self._open[walk.number].lane
-            if walk.turn != self._turns.of(lane):
-                heappush(walks, walk._replace(turn=self._turns.of(lane)))
+            if walk.turn != self._turns.of(lane.queue, lane.key):
+                heappush(walks, walk._replace(turn=self._turns.of(lane.queue, lane.key)))
             elif self._limits.has_room(self._limits.of(lane)):
                 chosen.append((walk.id, walk.number))
                 self._limits.spend(self._limits.of(lane))
-                self._turns.serve(lane)
+                self._turns.serve(lane.queue, lane.key)
                 if len(chosen) < missing and (following := await self._first(walk.number)):
                     heappush(walks, following)
         return chosen
@@ -232,7 +232,8 @@ class _Grant:
             if head.id in self._passed:
                 continue
             if head.workflow is None or not self._is_shut(head):
-                turn = self._turns.of(self._open[number].lane)
+                lane = self._open[number].lane
+                turn = self._turns.of(lane.queue, lane.key)
                 return _Walk(turn, -head.priority, head.place, head.id, number)
             self._shut.append(head.id)
 
@@ -281,12 +282,9 @@ class _Grant:
 
     def _decide(self, stored: Stored, gate: Gate) -> bool:
         want, job = self._want, stored.job
-        if job.workflow is not None and job.step is not None:
-            flow = self._flows.get((job.tenant, job.workflow))
-            if flow is not None:
-                gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+        gate = behind(job, self._flows.get((job.tenant, job.workflow or "")), gate)
         ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=gate)
-        command = command_of(want, want.leases[len(self._taken)])
+        command = want.command(want.leases[len(self._taken)])
         answer = j.decide(job, command, self._now, ctx)
         if not isinstance(answer, j.Accepted):
             return False

@@ -12,7 +12,7 @@ import msgspec
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow import Flow
 from detent.stores import flows, judging
-from detent.stores.api import Key, Move, New, Outcome, Record, Unique, Unit, key_of, name_of
+from detent.stores.api import Key, Move, Named, New, Outcome, Record, Unique, Unit, key_of, name_of
 from detent.stores.fences import MISSING
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
@@ -54,7 +54,7 @@ class Judge(judging.Judge):
         self._workers: dict[str, Lease] = {}
         self._promises: dict[tuple[str, str], tuple[str, Job]] = {}
         self.flows = Flows({})
-        self._records: dict[tuple[str, str, str], tuple[Record, str]] = {}
+        self._records: dict[Named, tuple[Record, str]] = {}
         self._counting: defaultdict[int, list[tuple[_Candidate, Job]]] = defaultdict(list)
 
     async def outcomes(self, units: Sequence[Unit]) -> list[Outcome | None]:
@@ -181,14 +181,8 @@ class Judge(judging.Judge):
     def is_own(self, unit: Unit, key: Key) -> bool:
         return (unit.command_id, key) in self._own
 
-    def row_behind(self, key: Key) -> Lease | None:
-        job = self.heads[key].job
-        if job.lease is None:
-            return None
-        return self._leases.get(job.lease, MISSING) if job.wire else self._holder(job)
-
-    def _holder(self, job: Job) -> Lease:
-        return self.worker_lease(job.holder or "")
+    def wire_lease(self, lease: str) -> Lease:
+        return self._leases.get(lease, MISSING)
 
     def worker_lease(self, worker: str) -> Lease:
         return self._workers.get(worker, MISSING)
@@ -196,7 +190,7 @@ class Judge(judging.Judge):
     def flow(self, key: Key) -> Flow | None:
         return self.flows.get(key)
 
-    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+    def record_of(self, name: Named) -> tuple[Record | None, str]:
         return self._records.get(name, (None, ""))
 
     def promised(self, name: Key, now: int) -> tuple[str, Job] | None:  # noqa: ARG002

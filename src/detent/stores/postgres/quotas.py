@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from copy import copy
 
-from detent.stores.api import Fair, Want
+from detent.stores import quotas
+from detent.stores.api import Named, Want
 from detent.stores.limits import Limit, Used
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane
-from detent.stores.quotas import Met, Named, Quotas, names_of
+from detent.stores.quotas import Met, Quotas, names_of
 
 __all__ = ["Limits", "Turns"]
 
@@ -51,27 +52,24 @@ class Limits(Quotas):
             await connection.fetch("limits_used", tenant=self._tenant, **told)
 
 
-class Turns:
-    """Who was served when. Without fairness everybody always was at the same time."""
+class Turns(quotas.Turns):
+    """The turns of some lanes, read at once."""
 
     def __init__(self, want: Want, now: int) -> None:
-        self._tenant = want.tenant
-        self._fair = want.fair
-        self._now = now
-        self._turns: dict[str, int] = {}
-        self._latest = 0
-        self._served: set[str] = set()
+        super().__init__(want, now, {})
+        self._last = 0
+        self._served: set[Named] = set()
 
     async def ask(self, connection: Connection, lanes: Collection[Lane]) -> None:
         """When the queues or keys of these lanes were served last."""
-        if self._fair is None:
+        if self._want.fair is None:
             return
-        names = sorted({self._name(lane) for lane in lanes})
-        told = {"tenant": self._tenant, "fair": self._fair.value}
-        rows = await connection.fetch("served", **told, names=names)
-        self._turns = {row[0]: row[1] for row in rows}
+        names = {name[2]: name for name in (self._name(one.queue, one.key) for one in lanes)}
+        told = {"tenant": self._want.tenant, "fair": self._want.fair.value}
+        rows = await connection.fetch("served", **told, names=sorted(names))
+        self._turns = {names[row[0]]: row[1] for row in rows}
         row = await connection.fetch_row("served_latest")
-        self._latest = 0 if row is None else row[0]
+        self._last = 0 if row is None else row[0]
 
     def copied(self) -> Turns:
         """The same turns, before whatever comes next."""
@@ -79,24 +77,19 @@ class Turns:
         vars(one).update(_turns=dict(self._turns), _served=set(self._served))
         return one
 
-    def of(self, lane: Lane) -> int:
-        """When the queue or key of this lane was served last; 0 for never."""
-        return 0 if self._fair is None else self._turns.get(self._name(lane), 0)
-
-    def serve(self, lane: Lane) -> None:
-        """It is served now, after all others."""
-        if self._fair is not None:
-            self._latest = max(self._now, self._latest + 1)
-            self._turns[self._name(lane)] = self._latest
-            self._served.add(self._name(lane))
+    def serve(self, queue: str, key: str | None) -> None:
+        super().serve(queue, key)
+        if self._want.fair is not None:
+            self._served.add(self._name(queue, key))
+            self._last = self._turns[self._name(queue, key)]
 
     async def save(self, connection: Connection) -> None:
         """Write who was served."""
-        if self._fair is None or not self._served:
+        if self._want.fair is None or not self._served:
             return
-        rows = [(name, self._turns[name]) for name in sorted(self._served)]
-        told = {"tenant": self._tenant, "fair": self._fair.value}
+        rows = [(name[2], self._turns[name]) for name in sorted(self._served)]
+        told = {"tenant": self._want.tenant, "fair": self._want.fair.value}
         await connection.fetch("served_put", **told, **columns(("names", "turns"), rows))
 
-    def _name(self, lane: Lane) -> str:
-        return lane.queue if self._fair is Fair.QUEUES else lane.key
+    def _latest(self) -> int:
+        return self._last

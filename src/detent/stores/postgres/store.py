@@ -6,30 +6,29 @@ import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreError, StoreOpen
+from detent.errors import StoreError, StoreOpen
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
+from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
-from detent.stores.bell import Bell
-from detent.stores.bounds import need_size, need_storable, need_time
+from detent.stores.bounds import need_size
 from detent.stores.postgres import (
     address,
     feeding,
     placing,
     pruning,
     reading,
-    switching,
     upkeep,
     writing,
 )
@@ -54,7 +53,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _KEYED: Final = 2
 """Connections for steps that may have to wait for somebody's own transaction."""
-_KEYS_PAGE: Final = 1_000
 _FOLD_S: Final = 1.0
 _LOOK_S: Final = 1.0
 """After so long somebody looks again even if no word has come."""
@@ -77,7 +75,7 @@ class _Open(msgspec.Struct, frozen=True):
     sequencing: asyncio.Lock
 
 
-class PostgresStore:
+class PostgresStore(Alike[_Open]):
     """Records and their histories in one database, shared by any number of processes."""
 
     has_transactions = True
@@ -90,14 +88,11 @@ class PostgresStore:
         *,
         patience_s: float | None = None,
     ) -> None:
+        super().__init__(clock)
         self._address = where
         self._patience_s = patience_s
-        self._clock = clock
-        self._process = os.getpid()
-        self._bell = Bell()
         self._lanes = Lanes()
         self._marks = Marks() if marks is None else marks
-        self._open: _Open | None = None
         self._folded_at = 0.0
         self._is_limited = False
 
@@ -109,7 +104,7 @@ class PostgresStore:
     # --- opening and closing ------------------------------------------------------------------
 
     async def __aenter__(self) -> Store:
-        if self._open is not None:
+        if self._inside is not None:
             raise StoreOpen("This store is open already; open the address once more instead")
         self._process = os.getpid()
         try:
@@ -133,10 +128,10 @@ class PostgresStore:
         listener = Listener(self._address, name, self._bell.ring)
         await listener.start()
         keyed = Pool(self._address, _KEYED, self._patience_s)
-        self._open = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
+        self._inside = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
 
     async def __aexit__(self, *_: object) -> None:
-        opened, self._open = self._open, None
+        opened, self._inside = self._inside, None
         self._bell.stop()
         if opened is not None:
             # Backwards, and each of them whatever becomes of the others.
@@ -145,18 +140,6 @@ class PostgresStore:
                 parts.push_async_callback(opened.keyed.close)
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
-
-    def _opened(self, now: int | None = None) -> _Open:
-        if os.getpid() != self._process:
-            raise StoreClosed(
-                "The store was opened before a fork; open it again in this process",
-                opened_in=self._process,
-            )
-        if self._open is None or self._clock is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        if now is not None:
-            need_time(now, self._clock())
-        return self._open
 
     async def _run(
         self,
@@ -169,8 +152,8 @@ class PostgresStore:
     def _tell(self) -> None:
         """Something may have become claimable, here and elsewhere."""
         self._bell.ring()
-        if self._open is not None:
-            self._open.crier.cry()
+        if self._inside is not None:
+            self._inside.crier.cry()
 
     # --- the side that changes something --------------------------------------------------------
 
@@ -261,18 +244,15 @@ class PostgresStore:
         return await self._run(upkeep.note, notes)
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        self._opened(now)
+        self._opened(now, workers)
         return await self._run(staff.beat, workers, now)
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        self._opened(now)
+        self._opened(now, workers)
         return await self._run(staff.declare_lost, workers, now)
 
     async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
-        need_storable(deaths)
-        self._opened(now)
+        self._opened(now, deaths)
         return await self._run(staff.bury, deaths, now)
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
@@ -281,27 +261,13 @@ class PostgresStore:
         return await self._run(staff.forget, before, max(limit, 0))
 
     async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
-        need_storable(lives)
         need_legal(lives)
-        self._opened(now)
+        self._opened(now, lives)
         return await self._run(staff.ship, lives)
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         self._opened(now)
         return await self._run(upkeep.extend, leases)
-
-    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
-        need_storable(gates)
-        self._opened(now)
-        await self._run(switching.put_gates, gates)
-        self._tell()
-
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        need_storable(limits)
-        self._opened(now)
-        await self._run(switching.set_limits, limits)
-        self._is_limited = True
-        self._tell()
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         self._opened(now)
@@ -348,7 +314,7 @@ class PostgresStore:
     ) -> Sequence[Record]:
         return await self._run(reading.records, kind, tenant, after, max(limit, 0))
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[Record | None]:
+    async def record(self, keys: Sequence[api.Named]) -> Sequence[Record | None]:
         return await self._run(reading.record, keys)
 
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
@@ -368,13 +334,9 @@ class PostgresStore:
         return await self._run(staff.instances, keys)
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[Instance]:
-        return await self._run(staff.find_instances, tenant, slot, after, limit)
+        return await self._run(staff.find_instances, slot, after, limit)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
@@ -410,21 +372,12 @@ class PostgresStore:
         await self._sequence("lines")
         return await self._run(reading.log_tail, after, max(limit, 0))
 
-    def now(self) -> int:
-        if self._clock is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._clock()
-
-    async def keys(self) -> AsyncIterator[Key]:
-        page = await self._run(reading.keys, ("", ""), _KEYS_PAGE)
-        while page:
-            for key in page:
-                yield key
-            page = await self._run(reading.keys, page[-1], _KEYS_PAGE)
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return await self._run(reading.keys, after or ("", ""), max(limit, 0))
 
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
         self._opened()
         if timeout_s <= _LOOK_S:
             return await self._bell.wait(timeout_s, seen)
         await self._bell.wait(_LOOK_S, seen)
-        return self._open is not None
+        return self._inside is not None

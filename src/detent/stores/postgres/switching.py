@@ -10,7 +10,7 @@ from detent.stores.api import GateRow, LimitRow
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["put_gates", "put_limits", "set_limits"]
+__all__ = ["put_gates", "put_limits"]
 
 _NAMES = ("tenants", "kinds", "names")
 
@@ -34,9 +34,3 @@ async def put_limits(connection: Connection, rows: Sequence[LimitRow]) -> None:
     if kept:
         more = ("concurrencies", "rates", "periods", "spacings")
         await connection.fetch("limits_put", **columns((*_NAMES, *more), kept))
-
-
-async def set_limits(connection: Connection, rows: Sequence[LimitRow]) -> None:
-    """The same in a transaction of its own."""
-    async with connection.transaction():
-        await put_limits(connection, rows)

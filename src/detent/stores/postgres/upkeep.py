@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from msgspec.structs import astuple, replace
 
-from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.lifecycle.workflow import Flow
 from detent.stores.api import Due, Key, Note, Record, Stored, WorkerRow
 from detent.stores.fences import MISSING
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
@@ -69,10 +68,8 @@ def _due(stored: Stored, flows: Mapping[Key, Flow], *beside: Any) -> Due:
     job = stored.job
     worker = MISSING if alive_until is None else Lease(alive_until, bool(lost))
     wire = MISSING if lease_until is None else Lease(lease_until)
-    gate = joined(_gate(*gates[:3]), _gate(*gates[3:]))
-    if job.workflow is not None and job.step is not None:
-        flow = flows[job.tenant, job.workflow]
-        gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+    flow = flows.get((job.tenant, job.workflow or ""))
+    gate = behind(job, flow, _gate(*gates[:3]), _gate(*gates[3:]))
     return Due(stored, _lease(job, worker, wire), gate, swept > 0 and job.state in PARKED)
 
 

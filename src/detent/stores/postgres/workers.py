@@ -115,13 +115,13 @@ async def instances(connection: Connection, keys: Sequence[Key]) -> list[Instanc
 
 
 async def find_instances(
-    connection: Connection, tenant: str | None, slot: str | None, after: Key | None, limit: int
+    connection: Connection, slot: str | None, after: Key | None, limit: int
 ) -> list[Instance]:
-    """Those that fit, by tenant and id."""
-    if not is_storable((tenant, slot, after)):
+    """Those of a slot, or all, by tenant and id."""
+    if not is_storable((slot, after)):
         return []
     first, last = after or ("", "")
-    told = {"tenant": tenant, "slot": slot, "after_tenant": first, "after_id": last}
+    told = {"slot": slot, "after_tenant": first, "after_id": last}
     return [
         instance_of(*row)
         for row in await connection.fetch("instances_found", **told, most=max(limit, 0))

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Gate, Lease
+from detent.lifecycle.job import Gate
 from detent.stores import flows
 from detent.stores.api import Claimed, Failure, Fair, Stored, Want
-from detent.stores.fences import is_alive
-from detent.stores.gates import joined
-from detent.stores.legal import is_grantable
+from detent.stores.gates import behind
+from detent.stores.judging import denied
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.quotas import Limits, Turns
 from detent.stores.sqlite.spots import Lane, Spot, spot_of
@@ -51,17 +50,15 @@ class _Walk(NamedTuple):
 
 def claim(tx: Transaction, want: Want, now: int) -> Claimed:
     """As many jobs as there are leases; the same wish again answers the jobs that hold them."""
-    if not is_grantable(want):
-        return Claimed()
+    nothing = denied(want, tx.known.worker_lease, now)
+    if nothing is not None:
+        return nothing
     tx.pending.flush()
-    alive = tx.known.worker_lease(want.holder)
-    if not want.wire and not is_alive(alive, now):
-        return Claimed(lost=True)
     again = _claimed_before(tx, want)
     if again is not None:
         return Claimed(again)
     let_in(tx)
-    return _Claim(tx, want, now, alive).granted()
+    return _Claim(tx, want, now).granted()
 
 
 def let_in(tx: Transaction) -> None:
@@ -95,13 +92,12 @@ def _claimed_before(tx: Transaction, want: Want) -> tuple[Stored, ...] | None:
 class _Claim:
     """One wish being granted: its leases are given away from left to right."""
 
-    def __init__(self, tx: Transaction, want: Want, now: int, alive: Lease) -> None:
+    def __init__(self, tx: Transaction, want: Want, now: int) -> None:
         self._tx = tx
         self._want = want
         self._now = now
-        self._alive = alive
         self._limits = Limits(tx, now)
-        self._turns = Turns(tx, want.tenant, want.fair, now)
+        self._turns = Turns(tx, want, now)
         self._gates: dict[tuple[str, str], Gate] = {}
         self._shut: list[int] = []
         self._taken: list[Stored] = []
@@ -154,8 +150,7 @@ class _Claim:
         want, lanes = self._want, list[Lane]()
         delivery = "push" if want.push else "pull"
         for kind, profile, key in self._found(queue, delivery):
-            is_wanted = want.types is None or kind in want.types
-            if is_wanted and (want.profiles is None or profile in want.profiles):
+            if want.takes(kind, profile):
                 gate = self._gate(queue, kind)
                 if not gate.closed and not gate.queue_deleted:
                     lanes.append(Lane(want.tenant, queue, delivery, kind, profile, key))
@@ -186,12 +181,12 @@ class _Claim:
         while walks and len(chosen) < missing and not self._is_tired:
             walk = heappop(walks)
             limits = self._limits.of(walk.lane)
-            if walk.turn != self._turns.of(walk.lane):
-                heappush(walks, walk._replace(turn=self._turns.of(walk.lane)))
+            if walk.turn != self._turns.of(walk.lane.queue, walk.lane.key):
+                heappush(walks, walk._replace(turn=self._turns.of(walk.lane.queue, walk.lane.key)))
             elif self._limits.has_room(limits):
                 chosen.append(walk.seq)
                 self._limits.spend(limits)
-                self._turns.serve(walk.lane)
+                self._turns.serve(walk.lane.queue, walk.lane.key)
                 if following := self._first(walk.lane, walk.rest):
                     heappush(walks, following)
         return chosen
@@ -228,7 +223,7 @@ class _Claim:
         if found is None:
             return None
         priority, place, job_id, seq, _, _ = found
-        return _Walk(self._turns.of(lane), priority, place, job_id, lane, seq, rest)
+        return _Walk(self._turns.of(lane.queue, lane.key), priority, place, job_id, lane, seq, rest)
 
     def _first_row(self, lane: Lane, rest: Iterator[Sequence[Any]]) -> Sequence[Any] | None:
         """The next job that its step lets in; others are out of the way from now on."""
@@ -255,9 +250,9 @@ class _Claim:
 
     def _decide(self, row: Sequence[Any], stored: Stored, lease: str) -> None:
         want, job = self._want, stored.job
-        asked = (j.Dispatch if want.push else j.Claim)(lease, want.holder, want.wire, want.lease_us)
-        ctx = j.Context(want.by, want.command_id, lease=self._alive, gate=self._gate_of(stored))
-        answer = j.decide(job, asked, self._now, ctx)
+        alive = self._tx.known.worker_lease(want.holder)
+        ctx = j.Context(want.by, want.command_id, lease=alive, gate=self._gate_of(stored))
+        answer = j.decide(job, want.command(lease), self._now, ctx)
         if isinstance(answer, j.Accepted):
             self._taken.append(self._write(row, stored, answer))
 
@@ -266,8 +261,7 @@ class _Claim:
         gate = self._gate(job.queue, stored.body.type)
         if job.workflow is None or job.step is None:
             return gate
-        flow = self._tx.known.flow_of(job.tenant, job.workflow)
-        return joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+        return behind(job, self._tx.known.flow_of(job.tenant, job.workflow), gate)
 
     def _write(self, row: Sequence[Any], stored: Stored, answer: j.Accepted) -> Stored:
         job, body, pending, seq = answer.job, stored.body, self._tx.pending, row[0]

@@ -10,7 +10,7 @@ import msgspec
 
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.workflow import Flow
-from detent.stores.api import Key, Record
+from detent.stores.api import Key, Named, Record
 from detent.stores.fences import MISSING
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Pending
@@ -75,12 +75,8 @@ class Known:
         self._pending.flush()
         return self._connection.execute(SQL["is_own"], (*key, command_id)).fetchone() is not None
 
-    def lease_of(self, lease: str | None, wire: int, holder: str | None) -> Lease | None:
-        """The row behind a lease."""
-        if lease is None:
-            return None
-        if not wire:
-            return self.worker_lease(holder or "")
+    def wire_lease(self, lease: str) -> Lease:
+        """The row of a wire lease."""
         self._pending.flush_leases()
         found = self._connection.execute(SQL["lease"], (lease,)).fetchone()
         return MISSING if found is None else Lease(found[0])
@@ -104,7 +100,7 @@ class Known:
             raise LookupError(workflow)
         return flow
 
-    def record(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+    def record(self, name: Named) -> tuple[Record | None, str]:
         """A small record, and the command that wrote it."""
         self._pending.flush_records()
         row = self._connection.execute(SQL["record"], name).fetchone()

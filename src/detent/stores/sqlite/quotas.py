@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from detent.stores.api import Fair, LimitKind
+from detent.stores import quotas
+from detent.stores.api import LimitKind, Named, Want
 from detent.stores.limits import Limit, Used
-from detent.stores.quotas import Met, Named, Quotas, names_of
+from detent.stores.quotas import Met, Quotas, names_of
 from detent.stores.sqlite.spots import Lane
 from detent.stores.sqlite.transaction import Transaction
 
@@ -37,44 +38,37 @@ class Limits(Quotas):
         return Limit(*row[:4]), Used(*row[4:]), held[0]
 
 
-class Turns:
-    """Who was served when. Without fairness everybody always was at the same time."""
+class Turns(quotas.Turns):
+    """The turns as they stand in the tables; each is read when it is first asked about."""
 
-    def __init__(self, tx: Transaction, tenant: str, fair: Fair | None, now: int) -> None:
+    def __init__(self, tx: Transaction, want: Want, now: int) -> None:
+        super().__init__(want, now, {})
         self._tx = tx
-        self._tenant = tenant
-        self._fair = fair
-        self._now = now
-        self._turns: dict[str, int] = {}
-        self._latest: int | None = None
-        self._served: set[str] = set()
+        self._last: int | None = None
+        self._served: set[Named] = set()
 
-    def of(self, lane: Lane) -> int:
-        """When the queue or key of this lane was served last; 0 for never."""
-        if self._fair is None:
+    def of(self, queue: str, key: str | None) -> int:
+        if self._want.fair is None:
             return 0
-        name = self._name(lane)
+        name = self._name(queue, key)
         if name not in self._turns:
-            row = self._tx.execute("served", self._tenant, self._fair.value, name).fetchone()
+            row = self._tx.execute("served", *name).fetchone()
             self._turns[name] = 0 if row is None else row[0]
         return self._turns[name]
 
-    def serve(self, lane: Lane) -> None:
-        """It is served now, after all others."""
-        if self._fair is None:
-            return
-        if self._latest is None:
-            found = self._tx.execute("served_latest", self._tenant, self._fair.value)
-            self._latest = found.fetchone()[0]
-        self._latest = max(self._now, self._latest + 1)
-        self._turns[self._name(lane)] = self._latest
-        self._served.add(self._name(lane))
+    def serve(self, queue: str, key: str | None) -> None:
+        super().serve(queue, key)
+        if self._want.fair is not None:
+            self._served.add(self._name(queue, key))
+            self._last = self._turns[self._name(queue, key)]
 
     def save(self) -> None:
         """Write who was served."""
-        for name in self._served if self._fair else ():
-            where = (self._tenant, self._fair.value, name) if self._fair else ()
-            self._tx.execute("served_put", *where, self._turns[name])
+        for name in self._served:
+            self._tx.execute("served_put", *name, self._turns[name])
 
-    def _name(self, lane: Lane) -> str:
-        return lane.queue if self._fair is Fair.QUEUES else lane.key
+    def _latest(self) -> int:
+        if self._last is None:
+            found = self._tx.execute("served_latest", self._want.tenant, str(self._want.fair))
+            self._last = int(found.fetchone()[0])
+        return self._last

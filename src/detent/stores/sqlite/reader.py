@@ -11,7 +11,6 @@ from typing import Any
 from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
-from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
@@ -49,7 +48,6 @@ __all__ = [
     "get",
     "held_by",
     "histories",
-    "history",
     "keys",
     "leases",
     "leaves",
@@ -149,16 +147,13 @@ def counts(connection: _Connection, tenant: str | None) -> list[Counted]:
     return [Counted(*row) for row in connection.execute(SQL["counts"], numbered((tenant,)))]
 
 
-def history(connection: _Connection, key: Key) -> list[Event]:
-    """All events of a record, oldest first."""
-    if not is_storable(key):
-        return []
-    return [rows.event_of(row) for row in connection.execute(SQL["history"], key)]
-
-
 def histories(connection: _Connection, wanted: Sequence[Key]) -> list[list[Fed]]:
-    """The same for many records, each event at its position."""
-    return [[rows.fed_of(row) for row in connection.execute(SQL["history"], key)] for key in wanted]
+    """All events of these records, oldest first, each at its position."""
+    return [_history(connection, key) if is_storable(key) else [] for key in wanted]
+
+
+def _history(connection: _Connection, key: Key) -> list[Fed]:
+    return [rows.fed_of(row) for row in connection.execute(SQL["history"], key)]
 
 
 def leases(connection: _Connection, wanted: Sequence[str]) -> list[Lease | None]:

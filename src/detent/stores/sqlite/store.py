@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from detent.errors import StoreClosed, StoreOpen
-from detent.lifecycle.event import Event
+from detent.errors import StoreOpen
 from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
+from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Key, Store, Stored, Unit, Want
-from detent.stores.bell import Bell
 from detent.stores.births import Birth, Births
-from detent.stores.bounds import need_size, need_storable, need_time
+from detent.stores.bounds import need_size
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
@@ -39,19 +38,23 @@ from detent.stores.workers import need_legal
 
 __all__ = ["SqliteStore", "connect"]
 
-_KEYS_PAGE = 1_000
-
 
 def connect(
     url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None
 ) -> Store:
     """The store of this file, not opened yet."""
     patience = PATIENCE if patience_s is None else Patience(turn_s=patience_s)
-    clock = clock or (lambda: time.time_ns() // 1_000)
-    return SqliteStore(place.path_of(url), clock, patience=patience)
+    return SqliteStore(place.path_of(url), clock or wall_clock, patience=patience)
 
 
-class SqliteStore:
+class _Open(NamedTuple):
+    """What there is only while the store is open; no thread or lock of it survives a fork."""
+
+    writer: Writer
+    pool: Pool
+
+
+class SqliteStore(Alike[_Open]):
     """Records and their histories in one file. Several processes may open it at the same time."""
 
     has_transactions = True
@@ -64,19 +67,15 @@ class SqliteStore:
         migrate: bool = True,
         patience: Patience = PATIENCE,
     ) -> None:
+        super().__init__(clock)
         self._path = path
         self._patience = patience
-        self._clock = clock
         self._migrate = migrate
-        self._process = os.getpid()
-        self._bell = Bell()
-        self._writer: Writer | None = None
-        self._pool: Pool | None = None
 
     # --- opening and closing ------------------------------------------------------------------
 
     async def __aenter__(self) -> Store:
-        if self._writer is not None:
+        if self._inside is not None:
             raise StoreOpen("This store is open already; open the file once more instead")
         self._process = os.getpid()
         await beside(self._open)
@@ -92,10 +91,10 @@ class SqliteStore:
         except BaseException:
             turns.close()
             raise
-        self._pool = Pool(self._path, self._patience.read_s)
         sleep = Sleep(self._path.with_name(f"{self._path.name}-wal"))
-        self._writer = Writer(connection, turns, sleep, self._bell.ring)
-        self._bell.start(self._writer.watch)
+        writer = Writer(connection, turns, sleep, self._bell.ring)
+        self._inside = _Open(writer, Pool(self._path, self._patience.read_s))
+        self._bell.start(writer.watch)
 
     def _connect(self) -> sqlite3.Connection:
         """The connection that writes, on tables that are up to date."""
@@ -111,34 +110,17 @@ class SqliteStore:
         return connection
 
     async def __aexit__(self, *_: object) -> None:
-        writer, pool = self._writer, self._pool
-        self._writer = self._pool = None
+        opened, self._inside = self._inside, None
         self._bell.stop()
-        if writer is not None and pool is not None:
-            await beside(pool.close)
-            await beside(writer.close)
+        if opened is not None:
+            await beside(opened.pool.close)
+            await beside(opened.writer.close)
 
-    def _writing(self, now: int | None = None) -> Writer:
-        self._need_own_process()
-        if self._writer is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        if now is not None:
-            need_time(now, self._clock())
-        return self._writer
+    def _writing(self, now: int | None = None, rows: Sequence[object] = ()) -> Writer:
+        return self._opened(now, rows).writer
 
-    def _reading(self) -> Pool:
-        self._need_own_process()
-        if self._pool is None:
-            raise StoreClosed("The store is not open: enter it with `async with` first")
-        return self._pool
-
-    def _need_own_process(self) -> None:
-        """Threads and locks do not survive a fork, and SQLite forbids to use its handles there."""
-        if os.getpid() != self._process:
-            raise StoreClosed(
-                "The store was opened before a fork; open it again in this process",
-                opened_in=self._process,
-            )
+    def _reading(self, now: int | None = None) -> Pool:
+        return self._opened(now).pool
 
     # --- the side that changes something --------------------------------------------------------
 
@@ -179,36 +161,24 @@ class SqliteStore:
         return await self._writing(now).do(lambda tx: upkeep.note(tx, notes))
 
     async def beat(self, workers: Sequence[api.WorkerRow], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        return await self._writing(now).do(lambda tx: staff.beat(tx, workers, now))
+        return await self._writing(now, workers).do(lambda tx: staff.beat(tx, workers, now))
 
     async def declare_lost(self, workers: Sequence[str], *, now: int) -> Sequence[bool]:
-        need_storable(workers)
-        return await self._writing(now).do(lambda tx: staff.declare_lost(tx, workers, now))
+        return await self._writing(now, workers).do(lambda tx: staff.declare_lost(tx, workers, now))
 
     async def bury(self, deaths: Sequence[api.Death], *, now: int) -> Sequence[bool]:
-        need_storable(deaths)
-        return await self._writing(now).do(lambda tx: staff.bury(tx, deaths, now))
+        return await self._writing(now, deaths).do(lambda tx: staff.bury(tx, deaths, now))
 
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
         most = max(limit, 0)
         return await self._writing(now).do(lambda tx: staff.forget(tx, before, most))
 
     async def ship(self, lives: Sequence[api.Life], *, now: int) -> Sequence[bool]:
-        need_storable(lives)
         need_legal(lives)
-        return await self._writing(now).do(lambda tx: staff.ship(tx, lives))
+        return await self._writing(now, lives).do(lambda tx: staff.ship(tx, lives))
 
     async def extend(self, leases: Sequence[tuple[str, int]], *, now: int) -> Sequence[bool]:
         return await self._writing(now).do(lambda tx: upkeep.extend(tx, leases))
-
-    async def set_gates(self, gates: Sequence[api.GateRow], *, now: int) -> None:
-        need_storable(gates)
-        await self._writing(now).do(lambda tx: tx.writing.set_gates(gates))
-
-    async def set_limits(self, limits: Sequence[api.LimitRow], *, now: int) -> None:
-        need_storable(limits)
-        await self._writing(now).do(lambda tx: tx.writing.set_limits(limits))
 
     async def prune(self, rules: Sequence[api.Retention], *, now: int, limit: int = 1_000) -> int:
         writer, read, most = self._writing(now), self._reading().read, max(limit, 0)
@@ -261,7 +231,7 @@ class SqliteStore:
     ) -> Sequence[api.Record]:
         return await self._reading().read(reader.records, kind, tenant, after, limit)
 
-    async def record(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[api.Record | None]:
+    async def record(self, keys: Sequence[api.Named]) -> Sequence[api.Record | None]:
         return await self._reading().read(reader.record, keys)
 
     async def limits(self, tenant: str = "") -> Sequence[api.Limited]:
@@ -271,8 +241,7 @@ class SqliteStore:
         return await self._reading().read(reader.gates, tenant)
 
     async def overdue(self, *, now: int, limit: int = 100) -> Sequence[api.WorkerRow]:
-        need_time(now, self._clock())
-        return await self._reading().read(staff.overdue, now, limit)
+        return await self._reading(now).read(staff.overdue, now, limit)
 
     async def workers(self, limit: int = 1_000, *, gone: bool = False) -> Sequence[api.WorkerRow]:
         return await self._reading().read(staff.listed, limit, gone)
@@ -281,22 +250,15 @@ class SqliteStore:
         return await self._reading().read(staff.instances, keys)
 
     async def find_instances(
-        self,
-        tenant: str | None = None,
-        slot: str | None = None,
-        after: Key | None = None,
-        limit: int = 1_000,
+        self, slot: str | None = None, after: Key | None = None, limit: int = 1_000
     ) -> Sequence[Instance]:
-        return await self._reading().read(staff.find_instances, tenant, slot, after, limit)
+        return await self._reading().read(staff.find_instances, slot, after, limit)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         return await self._reading().read(reader.counts, tenant)
-
-    async def history(self, key: Key) -> Sequence[Event]:
-        return await self._reading().read(reader.history, key)
 
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[api.Fed]]:
         return await self._reading().read(reader.histories, keys)
@@ -319,19 +281,8 @@ class SqliteStore:
     async def log_tail(self, after: int = 0, limit: int = 1_000) -> Sequence[api.Logged]:
         return await self._reading().read(reader.log_tail, after, limit)
 
-    def now(self) -> int:
-        return self._clock()
-
-    async def keys(self) -> AsyncIterator[Key]:
-        page = await self._reading().read(reader.keys, None, _KEYS_PAGE)
-        while page:
-            for key in page:
-                yield key
-            page = await self._reading().read(reader.keys, page[-1], _KEYS_PAGE)
-
-    async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
-        self._writing()
-        return await self._bell.wait(timeout_s, seen)
+    async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
+        return await self._reading().read(reader.keys, after, max(limit, 0))
 
 
 def _lone(units: Sequence[Unit], want: Want | None) -> Birth | None:

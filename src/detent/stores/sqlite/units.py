@@ -66,9 +66,8 @@ class Units(Judge):
     def is_own(self, unit: Unit, key: Key) -> bool:
         return self._known.has_moved(key, unit.command_id)
 
-    def row_behind(self, key: Key) -> Lease | None:
-        head = self._known.must(key)
-        return self._known.lease_of(head.lease, head.wire, head.holder)
+    def wire_lease(self, lease: str) -> Lease:
+        return self._known.wire_lease(lease)
 
     def worker_lease(self, worker: str) -> Lease:
         return self._known.worker_lease(worker)
@@ -76,7 +75,7 @@ class Units(Judge):
     def flow(self, key: Key) -> Flow | None:
         return self._known.flow(key)
 
-    def record_of(self, name: tuple[str, str, str]) -> tuple[Record | None, str]:
+    def record_of(self, name: api.Named) -> tuple[Record | None, str]:
         return self._known.record(name)
 
     def has_ended(self, key: Key) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import astuple, replace
 
-from detent.lifecycle import workflow as w
 from detent.lifecycle.job import Job, Lease
 from detent.lifecycle.job.table import PARKED
 from detent.stores.api import (
@@ -19,7 +18,7 @@ from detent.stores.api import (
     WorkerRow,
     name_of,
 )
-from detent.stores.gates import joined
+from detent.stores.gates import behind
 from detent.stores.legal import is_storable
 from detent.stores.sqlite.claim import let_in
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
@@ -61,14 +60,14 @@ def _may_be_since_ever(stored: Stored) -> bool:
 
 def _due(tx: Transaction, stored: Stored) -> Due:
     job = stored.job
-    lease = tx.known.lease_of(job.lease, job.wire, job.holder)
+    lease = tx.units.row_behind(job)
     holder = _lost_holder(tx, job, lease)
     gate = gate_of(tx.connection, job.tenant, job.queue, stored.body.type)
     if job.workflow is None or job.step is None:
         return Due(stored, lease, gate, holder=holder)
     flow = tx.known.flow_of(job.tenant, job.workflow)
     is_swept = tx.execute("is_swept", job.tenant, job.step).fetchone()[0] > 0
-    gate = joined(gate, w.gate_of(flow.workflow, flow.steps[job.step]))
+    gate = behind(job, flow, gate)
     return Due(stored, lease, gate, is_swept and job.state in PARKED, holder)
 
 

@@ -122,12 +122,12 @@ def _instance(connection: _Connection, key: Key) -> Instance | None:
 
 
 def find_instances(
-    connection: _Connection, tenant: str | None, slot: str | None, after: Key | None, limit: int
+    connection: _Connection, slot: str | None, after: Key | None, limit: int
 ) -> list[Instance]:
-    """Those that fit, by tenant and id."""
-    if not is_storable((tenant, slot, after)):
+    """Those of a slot, or all, by tenant and id."""
+    if not is_storable((slot, after)):
         return []
     first, last = after or ("", "")
-    told = {"tenant": tenant, "slot": slot, "after_tenant": first, "after_id": last}
+    told = {"slot": slot, "after_tenant": first, "after_id": last}
     found = connection.execute(SQL["instances_found"], {**told, "limit": max(limit, 0)})
     return [instance_of(*row) for row in found]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Job, JobState
-from detent.stores import flows
-from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, Unit, key_of, name_of
+from detent.lifecycle.job import Job, JobState, Lease
+from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
 from detent.stores.sqlite.pending import Head, Pending, head_of
 from detent.stores.sqlite.spots import Spot, spot_of
+from detent.stores.writing import Writer
 
 __all__ = ["Writing"]
 
@@ -36,7 +36,7 @@ class _Stood(NamedTuple):
     attempt: int
 
 
-class Writing:
+class Writing(Writer):
     """Turns decisions into rows that wait; nothing is refused here any more."""
 
     def __init__(self, pending: Pending, known: Known) -> None:
@@ -44,37 +44,24 @@ class Writing:
         self._known = known
         self.has_made_available = False
 
-    def write(self, unit: Unit, now: int) -> None:
-        """All of the unit, and all that follows from it."""
-        changes, heard = flows.heard_of(unit, self._stood)
-        if unit.flow is not None:
-            self._write_flow(unit.flow.answer)
-        for move in unit.moves:
-            self._write_move(move, now)
-        for new in unit.new:
-            self._write_new(new, now)
-        for record in unit.puts:
-            self._write_record(record, unit.command_id)
-        self.set_gates(unit.gates)
-        self.set_limits(unit.limits)
-        self.follow(changes, heard, now, unit.command_id)
+    def switch(self, gates: Sequence[GateRow], limits: Sequence[LimitRow]) -> None:
+        for gate in gates:
+            self._put_gate(gate)
+        for limit in limits:
+            self._put_limit(limit)
+        self.has_made_available = True
 
-    def set_gates(self, gates: Sequence[GateRow]) -> None:
-        """The newest word about each gate; whoever waits for jobs looks again."""
-        for row in gates:
-            values = (row.gate.closed, row.gate.opened_at, row.gate.queue_deleted)
-            self._pending.run("gate_put", row.tenant, str(row.kind), row.name, *values)
-            self.has_made_available = True
+    def _put_gate(self, row: GateRow) -> None:
+        values = (row.gate.closed, row.gate.opened_at, row.gate.queue_deleted)
+        self._pending.run("gate_put", row.tenant, str(row.kind), row.name, *values)
 
-    def set_limits(self, limits: Sequence[LimitRow]) -> None:
-        """The newest word about each limit; what was used of it stays used."""
-        for row in limits:
-            name = (row.tenant, str(row.kind), row.name)
-            if row.limit is None:
-                self._pending.run("limit_drop", *name)
-            else:
-                self._pending.run("limit_put", *name, *msgspec.structs.astuple(row.limit))
-            self.has_made_available = True
+    def _put_limit(self, row: LimitRow) -> None:
+        """What was used of it stays used."""
+        name = (row.tenant, str(row.kind), row.name)
+        if row.limit is None:
+            self._pending.run("limit_drop", *name)
+        else:
+            self._pending.run("limit_put", *name, *msgspec.structs.astuple(row.limit))
 
     def gated(self, job: Job) -> int:
         """Whether the job stands in a step that lets nobody in; 1 or 0, as the column has it."""
@@ -85,15 +72,15 @@ class Writing:
 
     # --- jobs ---------------------------------------------------------------------------------
 
-    def _stood(self, key: Key) -> _Stood:
+    def job(self, key: Key) -> _Stood:
         head = self._known.must(key)
         previous = None if head.previous is None else JobState(head.previous)
         return _Stood(JobState(head.state), previous, head.attempt)
 
-    def _write_move(self, move: Move, now: int) -> None:
+    def write_move(self, move: Move, now: int) -> None:
         job, pending = move.job, self._pending
         head = self._known.must((job.tenant, job.id))
-        wake_at = self._in_time(head, move)
+        wake_at = self.in_time(head, move)
         if move.events:
             self._write_head(head, move, wake_at)
             pending.record(move.events)
@@ -120,14 +107,8 @@ class Writing:
         row = rows.move_row(job, wake_at, self.gated(job), head.seq, move.version)
         pending.add_row("job_move", row)
 
-    def _in_time(self, head: Head, move: Move) -> int | None:
-        """No later than the end of the wire lease that goes on, which the caller may not know."""
-        if not head.wire or head.lease is None or head.lease != move.job.lease:
-            return move.wake_at
-        row = self._known.lease_of(head.lease, head.wire, head.holder)
-        if row is None or row.lost:
-            return move.wake_at
-        return row.until if move.wake_at is None else min(move.wake_at, row.until)
+    def wire_lease(self, lease: str) -> Lease:
+        return self._known.wire_lease(lease)
 
     def _moved(self, head: Head, job: Job, now: int) -> None:
         pending, after = self._pending, spot_of(job, head.type, head.key)
@@ -167,7 +148,7 @@ class Writing:
         for statement in _ERASED:
             self._known.run(statement, seq)
 
-    def _write_new(self, new: New, now: int) -> None:
+    def write_new(self, new: New, now: int) -> None:
         job, pending, body = new.job, self._pending, new.body
         seq = pending.next_seq()
         is_unique = int(new.unique is not None)
@@ -211,7 +192,7 @@ class Writing:
 
     # --- small records --------------------------------------------------------------------------
 
-    def _write_record(self, record: Record, command_id: str) -> None:
+    def write_record(self, record: Record, command_id: str) -> None:
         name = name_of(record)
         if record.data is None:
             self._pending.add_row("record_drop", name)
@@ -221,40 +202,26 @@ class Writing:
 
     # --- workflows ------------------------------------------------------------------------------
 
-    def _write_flow(self, answer: w.Accepted) -> None:
-        """The records that moved; their tallies are ours and stay as they are."""
-        key = key_of(answer.flow.workflow)
-        stored, moved = self._known.flow(key), {event.record for event in answer.events}
-        tallies = {} if stored is None else stored.tallies
-        self._pending.flows[key] = msgspec.structs.replace(answer.flow, tallies=tallies)
+    def write_flow(self, answer: w.Accepted, flow: w.Flow, counted: Iterable[str]) -> None:
+        """The records that moved; a step without jobs has no tally."""
+        key, moved = key_of(flow.workflow), {event.record for event in answer.events}
+        self._pending.flows[key] = flow
         if key[1] in moved:
-            self._pending.add_row("workflow_put", rows.workflow_row(answer.flow.workflow))
-        for step in answer.flow.steps.values():
+            self._pending.add_row("workflow_put", rows.workflow_row(flow.workflow))
+        for step in flow.steps.values() if moved else ():
             if step.id in moved:
                 self._pending.add_row("step_put", rows.step_row(step))
+        self._open_and_sweep(key[0], answer)
+        self._pending.record(answer.events)
+        for step_id in counted:
+            self._pending.tallies[key[0], step_id] = flow.tallies.get(step_id)
+
+    def _open_and_sweep(self, tenant: str, answer: w.Accepted) -> None:
         for step_id in answer.opened:
-            self._pending.add("step_flips", key[0], step_id)
+            self._pending.add("step_flips", tenant, step_id)
             self.has_made_available = True
         for step_id in answer.sweep:
-            self._pending.add("step_sweep", key[0], step_id)
-        self._pending.record(answer.events)
+            self._pending.add("step_sweep", tenant, step_id)
 
-    def follow(
-        self, changes: flows.Changes, jobs: Sequence[Job], now: int, command_id: str
-    ) -> None:
-        """What the moves of these jobs ask of their workflows, and then of themselves."""
-        for key in sorted(changes):
-            before = self._known.flow_of(*key)
-            after = flows.followed(before, changes[key], jobs, now, command_id)
-            if after.answer.events:
-                self._write_flow(after.answer)
-            recalled = [job.step or "" for job, _ in after.recalled]
-            self._write_tallies(key, after.flow, [*changes[key], *recalled])
-            for job, answer in after.recalled:
-                self._write_move(Move(job.version, answer.job, answer.events), now)
-
-    def _write_tallies(self, key: Key, flow: w.Flow, steps: Iterable[str]) -> None:
-        """A step without jobs has none."""
-        self._pending.flows[key] = flow
-        for step in steps:
-            self._pending.tallies[key[0], step] = flow.tallies.get(step)
+    def flow(self, key: Key) -> w.Flow | None:
+        return self._known.flow(key)

@@ -62,8 +62,7 @@ class Admission:
         new = {name: row for name, row in rows.items() if self._limits.get(name) != row.limit}
         if not new:
             return
-        store = self._desk.engine.store
-        await store.set_limits(list(new.values()), now=store.now())
+        await self._desk.engine.set_limits(list(new.values()))
         if len(self._limits) > _LIMITS_MAX:
             self._limits.clear()
         self._limits |= {key: row.limit for key, row in new.items() if row.limit is not None}

@@ -2,6 +2,11 @@
 -- then so many of each under a lock. A row that somebody else has locked is passed over; a lane never
 -- locks more than it gives. In a lane with a mark, what stands at or before the mark is not looked at.
 
+-- part: claimable_in
+j.lane = {{apart}}.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
+    AND (~j.priority, j.place, j.id) > ({{apart}}.rank, {{apart}}.place, {{apart}}.id)
+    AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
+
 -- part: claiming
 named AS MATERIALIZED (
     -- One text is taken apart here faster than a hundred are sent one by one.
@@ -9,7 +14,6 @@ named AS MATERIALIZED (
 ), alive AS MATERIALIZED (
     SELECT FROM detent.workers
     WHERE id = $holder AND lost = 0 AND alive_until > $now::bigint
-    FOR SHARE
 ), may AS MATERIALIZED (
     -- Under limits, and while jobs of a step that opened wait to be let in, claims are made with
     -- care: by questions, not by this statement.
@@ -43,30 +47,38 @@ named AS MATERIALIZED (
             SELECT FROM detent.gates AS g
             WHERE g.tenant = $tenant AND g.kind = 'type' AND g.name = l.type AND g.closed
         )
+), sure AS MATERIALIZED (
+    -- Nobody declares the holder lost meanwhile. A lock is a write, with a sync: whoever finds
+    -- nothing needs none.
+    SELECT FROM detent.workers
+    WHERE id = $holder AND lost = 0 AND alive_until > $now::bigint AND EXISTS (
+        SELECT FROM open CROSS JOIN LATERAL (
+            SELECT FROM detent.jobs AS j WHERE {{claimable_in open}} LIMIT 1
+        ) AS one
+    )
+    FOR SHARE
+), ours AS MATERIALIZED (
+    SELECT * FROM open WHERE $wire::boolean OR EXISTS (SELECT FROM sure)
 ), shares AS MATERIALIZED (
     -- With one open lane there is nothing to merge.
-    SELECT lane, turn, lease_us, rank, place, id, $wanted::bigint AS share FROM open
-    WHERE (SELECT count(*) FROM open) = 1
+    SELECT lane, turn, lease_us, rank, place, id, $wanted::bigint AS share FROM ours
+    WHERE (SELECT count(*) FROM ours) = 1
     UNION ALL
     SELECT lane, turn, lease_us, rank, place, id, count(*) FROM (
-        SELECT open.*
-        FROM open CROSS JOIN LATERAL (
+        SELECT ours.*
+        FROM ours CROSS JOIN LATERAL (
             SELECT ~j.priority AS rank, j.place, j.id FROM detent.jobs AS j
-            WHERE j.lane = open.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
-                AND (~j.priority, j.place, j.id) > (open.rank, open.place, open.id)
-                AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
+            WHERE {{claimable_in ours}}
             ORDER BY ~j.priority, j.place, j.id LIMIT $wanted::bigint
         ) AS best
-        WHERE (SELECT count(*) FROM open) > 1
-        ORDER BY open.turn, best.rank, best.place, best.id LIMIT $wanted::bigint
+        WHERE (SELECT count(*) FROM ours) > 1
+        ORDER BY ours.turn, best.rank, best.place, best.id LIMIT $wanted::bigint
     ) AS merged GROUP BY lane, turn, lease_us, rank, place, id
 ), picked AS MATERIALIZED (
     SELECT shares.turn, shares.lease_us, best.*
     FROM shares CROSS JOIN LATERAL (
         SELECT ~j.priority AS rank, j.place, j.id, j.workflow, j.ctid AS tid FROM detent.jobs AS j
-        WHERE j.lane = shares.lane AND j.state = 'available' AND NOT j.held AND NOT j.gated
-            AND (~j.priority, j.place, j.id) > (shares.rank, shares.place, shares.id)
-            AND (j.expires_at IS NULL OR j.expires_at > $now::bigint)
+        WHERE {{claimable_in shares}}
         ORDER BY ~j.priority, j.place, j.id LIMIT shares.share
         FOR UPDATE SKIP LOCKED
     ) AS best

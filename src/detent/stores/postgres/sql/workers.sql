@@ -95,7 +95,7 @@ JOIN detent.instances AS i ON i.tenant = told.tenant AND i.id = told.id
 -- name: instances_found
 SELECT tenant, id, record FROM detent.instances
 WHERE (tenant, id) > ($after_tenant::text, $after_id::text)
-    AND ($tenant::text IS NULL OR tenant = $tenant) AND ($slot::text IS NULL OR slot = $slot)
+    AND ($slot::text IS NULL OR slot = $slot)
 ORDER BY tenant, id LIMIT $most::bigint
 
 -- name: instances_over

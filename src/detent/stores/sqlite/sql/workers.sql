@@ -62,7 +62,7 @@ ON CONFLICT (tenant, id) DO UPDATE SET version = excluded.version, state = exclu
 -- name: instances_found
 SELECT tenant, id, record FROM detent_instances
 WHERE (tenant, id) > (:after_tenant, :after_id)
-    AND (:tenant IS NULL OR tenant = :tenant) AND (:slot IS NULL OR slot = :slot)
+    AND (:slot IS NULL OR slot = :slot)
 ORDER BY tenant, id LIMIT :limit
 
 -- name: instances_over

@@ -61,7 +61,10 @@ class Crew(Bundle):
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", "-q", metavar="NAME", help="A queue to serve; the first goes first."
+            "--queue",
+            "-q",
+            metavar="NAME",
+            help="A queue to serve, the first goes first. Usually all that jobs name, in turn.",
         ),
     ] = None
     tenant: Annotated[
@@ -108,7 +111,7 @@ class Crew(Bundle):
         """The same as the fleet takes it."""
         with errors_end():
             settings = Settings(
-                queues=tuple(self.queue or ("default",)),
+                queues=tuple(self.queue) if self.queue else None,
                 slots=self.slots,
                 sync_slots=min(self.sync_slots, self.slots),
                 tenants=tuple(self.tenant or ("",)),

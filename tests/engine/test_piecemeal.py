@@ -18,7 +18,7 @@ def test_others_get_in_after_each_piece() -> None:
                 await asyncio.sleep(0)
 
         busy = asyncio.ensure_future(other())
-        found = await piecemeal(lambda n: made.append(n) or -n, range(3 * PIECE))  # type: ignore[func-returns-value]
+        found = await piecemeal(lambda n: made.append(n) or -n, range(3 * PIECE))  # type: ignore[func-returns-value, redundant-expr]
         busy.cancel()
         assert found == [-n for n in range(3 * PIECE)]
         return seen

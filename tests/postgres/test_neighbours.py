@@ -23,6 +23,7 @@ from detent.errors import (
 from detent.lifecycle import job as j
 from detent.stores.api import Committed, Idempotency, Unique
 from detent.stores.postgres import connection
+from detent.stores.select import Filter
 from tests.contract.making import USER, Clock
 from tests.contract.world import World
 from tests.postgres.running import in_world, sql
@@ -267,6 +268,20 @@ def test_a_database_that_only_reads_or_has_another_encoding_is_refused(url: str)
 def test_words_of_the_address_that_mean_nothing_are_refused(more: str) -> None:
     with pytest.raises(BadUrl):
         stores.open(f"postgresql://host/name?{more}")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql+psycopg", "postgresql+asyncpg"])
+def test_the_addresses_of_hosts_and_of_sqlalchemy_are_taken_as_they_are(
+    url: str, scheme: str
+) -> None:
+    theirs = url.replace("postgresql", scheme, 1)
+    assert stores.pending_migrations(theirs) == stores.pending_migrations(url)
+
+    async def use(world: World) -> None:
+        job = await world.push()
+        assert [one.job.id for one in await world.store.find(Filter())] == [job.id]
+
+    in_world(theirs, use)
 
 
 @pytest.mark.parametrize("more", ["pgbouncer=yes", "prepare=no", "connections=1"])

@@ -75,6 +75,11 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         opened(tmp_path / "missing" / "detent.db")
 
 
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BadUrl, match="name a file in it"):
+        opened(tmp_path)
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "detent.db"
     path.write_text("This is a letter, not a database. " * 100)

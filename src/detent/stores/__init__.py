@@ -34,6 +34,11 @@ SCHEMES = {
 }
 """Which module opens which scheme: each has `connect(url, clock, patience_s) -> Store`, and those
 with tables have the functions of `detent.stores.migrations.Migrations`."""
+_ALSO = {
+    "postgres": "postgresql",
+    **{f"postgresql+{driver}": "postgresql" for driver in ("asyncpg", "psycopg", "psycopg2")},
+}
+"""What hosts and SQLAlchemy write for it: their addresses can be handed over as they are."""
 
 
 def open(  # noqa: A001
@@ -77,9 +82,10 @@ def _of_tables(name: str, url: str) -> Sequence[Migration]:
 
 def _module(url: str) -> ModuleType:
     scheme, colon, _ = url.partition(":")
-    if not colon or scheme not in SCHEMES:
+    name = _ALSO.get(scheme, scheme)
+    if not colon or name not in SCHEMES:
         raise _unknown(scheme if colon else url)
-    return import_module(SCHEMES[scheme])
+    return import_module(SCHEMES[name])
 
 
 def _unknown(scheme: str) -> errors.BadUrl:

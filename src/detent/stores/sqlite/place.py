@@ -48,6 +48,8 @@ def prepare(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
         raise BadUrl(f"There is no folder {folder}; create it first", path=str(path))
+    if path.is_dir():
+        raise BadUrl(f"{path} is a folder; name a file in it", path=str(path))
     _need_private_folder(folder)
     need_local(folder.resolve(), _mounts())
     for name in (path, *lock_paths(path)):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent.cli.places import os_user
+from detent import stores
+from detent.cli.places import need_tables, os_user
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
+from detent.errors import SchemaBehind
 from detent.lifecycle import job as j
 from detent.lifecycle.retry import ErrorInfo, RetryPolicy
 from detent.stores.api import Failure, Line, Note, Stored, key_of
@@ -254,6 +258,7 @@ def test_a_store_that_is_not_there_is_not_made(desk: Desk) -> None:
     done = desk.run("jobs", "list", "--store", path)
     assert done.code == 2
     assert done.complained.endswith("[schema_behind].")
+    assert "a program makes one when it first enqueues" in done.complained
     assert desk.run("jobs", "list", "--store", "nosuch:").complained.endswith("[bad_url].")
     assert desk.run("jobs", "list", "--store", path).code == 2
 
@@ -271,3 +276,15 @@ def test_a_process_of_its_own_says_the_same(desk: Desk) -> None:
     done = detent("jobs", "list", "--json", "--store", desk.url)
     assert (done.code, done.complained) == (0, "")
     assert done.data["jobs"][0]["id"] == job
+
+
+def test_a_store_that_is_older_than_the_code_is_no_missing_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/old.db"
+    stores.run_migrations(url)
+    with sqlite3.connect(tmp_path / "old.db") as file:
+        file.execute(
+            "UPDATE detent_meta SET value = '1' WHERE name IN ('schema_version', 'min_code')"
+        )
+    with pytest.raises(SchemaBehind, match="older than this code") as caught:
+        need_tables(url)
+    assert "There is no store" not in str(caught.value)

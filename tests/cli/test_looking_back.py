@@ -66,6 +66,7 @@ def test_events_are_printed_from_a_cursor(store: str, job: str) -> None:
     assert plain.startswith("2  ")
     assert "available -> cancelled" in plain
     assert detent("events", "--since", "2", "--store", store).said == ""
+    assert detent("events", "--since", str(2**63), "--store", store).code == 2
 
 
 def test_events_are_followed(store: str, job: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from detent.engine.building import Created
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.shaping import Order, Part, stages
+from detent.stores.api import Death, Who, WorkerRow
 from tests.cli.inside import ADA, Desk
 from tests.cli.test_jobs import finish
 
@@ -73,7 +74,17 @@ def test_a_schedule_lives_from_add_to_remove(desk: Desk) -> None:
     assert desk.said("schedules", "list") == "There are no schedules.\n"
     made = desk.data(
         *("schedules", "add", "nightly", "30 2 * * *", "report.send"),
-        *("--payload", '["sales"]', "--zone", "Europe/Berlin", "--as", "grace", "-r", "asked for"),
+        *(
+            "--unknown-type",
+            "--payload",
+            '["sales"]',
+            "--zone",
+            "Europe/Berlin",
+            "--as",
+            "grace",
+            "-r",
+            "asked for",
+        ),
     )
     assert (made["payload"], made["zone"], made["overlap"]) == (["sales"], "Europe/Berlin", "skip")
     job = desk.data("schedules", "fire", "nightly")["id"]
@@ -90,9 +101,38 @@ def test_a_schedule_lives_from_add_to_remove(desk: Desk) -> None:
     assert desk.run("schedules", "fire", "nightly").complained.endswith("[unknown_schedule].")
 
 
+@pytest.mark.parametrize("option", ["--reason", "--as"])
+def test_who_and_why_are_told_in_few_words(desk: Desk, option: str) -> None:
+    done = desk.run("queues", "pause", "default", option, "r" * 2_001)
+    assert (done.code, "2000 characters" in done.complained) == (2, True)
+
+
+def test_arguments_of_a_type_that_nobody_knows_are_not_stored(desk: Desk) -> None:
+    args = ("schedules", "add", "x", "@daily", "pay", "--payload", '["tok-12345"]')
+    refused = desk.run(*args)
+    assert (refused.code, refused.complained[-15:]) == (2, "[unknown_type].")
+    assert "tok-12345" not in refused.complained
+    assert desk.run(*args[:-1], "[]").code == 0, "nothing in it could be secret"
+    assert desk.said("schedules", "remove", "x") == "x: removed\n"
+
+    async def work(engine: Engine) -> None:
+        row = WorkerRow("w1", engine.store.now(), who=Who(types=("mail.send", "pay")))
+        await engine.store.beat([row], now=engine.store.now())
+        await engine.store.bury([Death("w1", "s1")], now=engine.store.now())
+
+    desk.do(work)
+    assert desk.run(*args).code == 0, "its program has been here, and has declared no secrets"
+
+
 @pytest.mark.parametrize(
     "args",
-    [["x", "not cron", "t"], ["x", "@daily", "t", "--payload", "{"], ["x", "@daily"]],
+    [
+        ["x", "not cron", "t"],
+        ["x", "@daily", "t", "--payload", "{"],
+        ["x", "@daily", "t", "--payload", "[" * 2_000 + "]" * 2_000],
+        ["x", "@daily", ""],
+        ["x", "@daily"],
+    ],
 )
 def test_a_schedule_that_cannot_work_ends_with_2(desk: Desk, args: list[str]) -> None:
     assert desk.run("schedules", "add", *args).code == 2

@@ -47,6 +47,14 @@ def write(folder: Path, fleet: str, slot: str, text: str) -> None:
     files.close()
 
 
+def test_workers_need_a_store_that_is_there_for_several_processes(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text('from detent import Detent\napp = Detent("memory:")\n')
+    done = detent("worker", str(program), "--state-dir", tmp_path)
+    assert (done.code, done.complained[-20:]) == (2, "[unsupported_store].")
+    assert list(tmp_path.iterdir()) == [program]
+
+
 def test_the_only_fleet_is_found_and_several_must_be_named(tmp_path: Path) -> None:
     write(tmp_path, "workers", "worker-1", "one\ntwo\nthree\n")
     write(tmp_path, "mail", "worker-2", "other\n")

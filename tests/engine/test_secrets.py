@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from detent.engine.declared import KNOWN_US
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued, born
 from detent.engine.keyring import Keyring, new_key
@@ -27,7 +28,7 @@ from detent.errors import (
 from detent.lifecycle import job as j
 from detent.lifecycle.workflow import StepPlan
 from detent.stores.api import key_of
-from tests.contract.making import USER
+from tests.contract.making import SECOND, USER
 from tests.contract.world import World
 
 PAYLOAD = '{"args":[],"kwargs":{"to":"a","n":1.50,"card":{"number":"4111-1111","kind":"x"}}}'
@@ -267,6 +268,38 @@ async def _again(engine: Engine, order: Order) -> object:
 async def test_a_schedule_keeps_no_secrets(engine: Engine) -> None:
     with pytest.raises(BadSchedule, match="secret"):
         await engine.schedules.add(Plan(name="x", expression="@daily", job=ASK), USER)
+
+
+@pytest.mark.parametrize("payload", [PAYLOAD, '["4111-1111"]'])
+async def test_a_schedule_whose_arguments_turn_out_to_be_secret_is_paused_without_them(
+    world: World, engine: Engine, payload: str
+) -> None:
+    plan = Plan(name="x", expression="@every 1m", job=Ask(type="pay", payload=payload))
+    await engine.schedules.add(plan, USER)
+    await engine.declared.tell({"pay": ("kwargs.card.number",)})
+    world.clock.move(KNOWN_US)
+    with pytest.raises(BadSchedule, match="secret"):
+        await engine.schedules.fire(plan.key, USER)
+    for _ in range(2):
+        world.clock.move(60 * SECOND)
+        await engine.upkeep.turn()
+        held = await engine.schedules.get(plan.key)
+        assert held is not None
+        assert (held.is_paused, held.fired, held.changes[-1].actor) == (True, 0, "system")
+        assert "4111" not in msgspec.json.encode(held).decode()
+        await engine.schedules.resume(plan.key, USER)
+
+
+async def test_a_schedule_of_such_a_type_without_secrets_in_it_goes_on(
+    world: World, engine: Engine
+) -> None:
+    for name, payload in (("x", "[]"), ("y", '{"kwargs":{"to":"a"}}')):
+        ask = Ask(type="pay", payload=payload)
+        await engine.schedules.add(Plan(name=name, expression="@every 1m", job=ask), USER)
+    await engine.declared.tell({"pay": ("kwargs.card.number",)})
+    world.clock.move(60 * SECOND)
+    await engine.upkeep.turn()
+    assert [one.fired for one in await engine.schedules.list()] == [1, 1]
 
 
 def test_whoever_forgets_to_lock_is_stopped() -> None:

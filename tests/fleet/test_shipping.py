@@ -41,3 +41,23 @@ async def _ship_across_a_full_disk(app: Detent, journal: Journal) -> None:
     finally:
         running.cancel()
         journal.close()
+
+
+def test_another_store_than_the_last_is_told_from_the_beginning(tmp_path: Path) -> None:
+    """As when the file of the store was deleted, or put back from a backup."""
+    with Detent("memory:") as first, Detent("memory:") as second:
+        asyncio.run(_ship_to_both(first, second, Journal(tmp_path / "journal")))
+
+
+async def _ship_to_both(first: Detent, second: Detent, journal: Journal) -> None:
+    one = Supervisor(Tree(journal), [Spec("one", lambda: FunctionBody(_forever), kind="function")])
+    engines = [await app.bridge.reach(app.engine()) for app in (first, second)]
+    await one.start()
+    await Shipping(one, engines[0], first.bridge).ship()
+    await one.stop()
+    await Shipping(one, engines[1], second.bridge).ship()
+    [gone] = await second.bridge.reach(engines[1].workers.listed(gone=True))
+    assert await second.bridge.reach(engines[1].workers.history(gone.id)) == journal.history(
+        gone.id
+    )
+    journal.close()

@@ -9,6 +9,7 @@ import random
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -19,6 +20,7 @@ import pytest
 from detent.errors import StoreClosed, StoreError
 from detent.stores.api import Committed, Outcome, Own, Rejected
 from detent.stores.sqlite import SqliteStore
+from detent.stores.sqlite.connection import BUSY_MS
 from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Turns
 from tests.contract.making import Clock
@@ -210,6 +212,35 @@ def test_signals_that_raise_leave_nothing_half_done_and_nothing_held(path: Path)
         assert number > 20, "hardly anybody was struck"
         assert alone.bear() == Committed()
         return number
+
+    using(path, use)
+
+
+def test_a_signal_is_heard_while_somebody_keeps_the_file_locked(path: Path) -> None:
+    """And who is not interrupted waits for as long as before."""
+
+    def strike(_number: int, _frame: object) -> None:
+        raise InterruptedError
+
+    async def use(alone: Alone) -> int:
+        own = sqlite3.connect(path, isolation_level=None)
+        own.execute("BEGIN IMMEDIATE")
+        before, began = signal.signal(signal.SIGALRM, strike), time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try:
+            with pytest.raises(InterruptedError):
+                alone.bear()
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert time.monotonic() - began < BUSY_MS / 2_000, "SQLite itself would wait for all of it"
+        patient = asyncio.ensure_future(asyncio.to_thread(alone.bear))
+        with alone.traced() as seen:
+            await until(lambda: len(seen) > 2, "it tries again")
+        assert {one for one, _ in seen} == {"BEGIN IMMEDIATE"}
+        own.rollback()
+        own.close()
+        assert await patient == Committed()
+        return 1
 
     using(path, use)
 

@@ -185,3 +185,10 @@ def test_an_open_store_that_must_not_go_on_says_that_trying_again_is_no_use(
     assert not told.retryable
     # To whoever only reads, or opens it, the next try is a new one.
     assert translated(error).retryable is (kind is StoreBroken)
+
+
+def test_a_file_that_may_not_be_opened_is_told_apart_from_bad_luck(tmp_path: Path) -> None:
+    with pytest.raises(sqlite3.OperationalError) as refused:
+        sqlite3.connect(f"file:{tmp_path}/none/x.db?mode=rw", uri=True)
+    told = translated(refused.value)
+    assert (told.code, "see who owns it" in told.message) == ("store_unavailable", True)

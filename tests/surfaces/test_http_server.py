@@ -51,6 +51,35 @@ def test_it_serves_and_drains(tmp_path: Path) -> None:
     assert shown.returncode == 0
 
 
+def test_a_second_signal_ends_it_at_once_and_without_noise(tmp_path: Path) -> None:
+    url, log = f"sqlite:///{tmp_path}/detent.db", tmp_path / "log"
+    with served(url, log) as (process, port), socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(request(b'{"type":"mail.send","args":[1]}')[:-1])
+        client = Client(port)
+        client.push()
+        process.send_signal(signal.SIGTERM)
+        eventually(lambda: "Waiting for connections to close" in log.read_text())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1, "what it had begun is not finished, and it says so"
+        client.close()
+    lines = log.read_text().splitlines()
+    assert [one for one in lines if " INFO " not in one] == lines[-1:]
+    assert "stopped at once" in lines[-1]
+
+
+def test_a_server_that_waits_for_its_store_is_called_off_by_one_signal(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with socket.create_server(("127.0.0.1", 0)) as mute, log.open("wb") as to:
+        url = f"postgresql://127.0.0.1:{mute.getsockname()[1]}/nobody"
+        command = [*DETENT, "serve", "--store", url, "--port", "0"]
+        process = subprocess.Popen(command, stderr=to)  # noqa: S603
+        with mute.accept()[0] as asked:
+            asked.recv(1)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+    assert [one for one in log.read_text().splitlines() if " INFO " not in one] == []
+
+
 def test_who_goes_with_many_requests_under_way_leaves_no_noise(tmp_path: Path) -> None:
     url, log = f"sqlite:///{tmp_path}/detent.db", tmp_path / "log"
     bodies = [b'{"type":"mail.send","args":[1]}', b'{"type":"NO TYPE","args":[]}'] * 15
@@ -91,6 +120,11 @@ def test_it_says_why_it_does_not_start(tmp_path: Path) -> None:
     assert "no API keys" in refused.stderr
     test = _run("serve", "--store", url, "--host", "0.0.0.0", "--test-mode")  # noqa: S104
     assert "Test mode" in test.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        late = _run("serve", "--store", url, "--port", str(taken.getsockname()[1]))
+    assert late.returncode == 2
+    assert "address already in use" in late.stderr
+    assert "Traceback" not in late.stderr
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from detent import Context, Detent, Limit, ResultTimeout, Snooze
+from detent import BadArguments, Context, Detent, Limit, ResultTimeout, Snooze
+from detent.errors import BadOption, InsideLoop
 from detent.testing import Crashed, Moment, Rig, VirtualClock
 
 app = Detent("nosuch:")
@@ -169,3 +170,26 @@ def test_the_clock_never_goes_back() -> None:
     now = clock()
     clock.advance_to(now - 1)
     assert clock() == now
+
+
+def test_a_job_with_a_key_of_its_arguments_is_found(rig: Rig) -> None:
+    @rig.app.job(key="customer:{customer}", limit=Limit(concurrency=1))
+    def bill(customer: str) -> None: ...
+
+    bill.enqueue("ada")
+    rig.assert_enqueued(bill.bind("ada"), count=1)
+    rig.assert_enqueued(bill.using(key="another").bind("ada"), count=0)
+
+
+def test_what_cannot_be_asked_of_a_rig_is_refused_in_words(shop: Rig) -> None:
+    async def drain() -> None:
+        shop.drain()
+
+    with shop:
+        with pytest.raises(InsideLoop, match="begins with an a"):
+            asyncio.run(drain())
+        with pytest.raises(BadOption, match="after_claim"):
+            shop.drain(crash="boom")
+        for ask in (shop.run, shop.assert_enqueued):
+            with pytest.raises(BadArguments, match=r"send\.bind"):
+                ask(send)  # type: ignore[arg-type]

@@ -31,11 +31,12 @@ from detent.runtime.outcomes import us_of
 from detent.runtime.signature import Signature
 from detent.stores.api import Idempotency, Limit
 
-__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "mould_of", "need_no_conn"]
+__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "mould_of", "need_calls", "need_no_conn"]
 
 IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for its first request."""
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -86,7 +87,7 @@ class Call(Generic[R_co]):
 
     def limit(self) -> dict[tuple[str, str], Limit]:
         """The limit that it is to run under, by tenant and key, if it names one."""
-        limit, key = self.options.get("limit"), self._key()
+        limit, key = self.options.get("limit"), self.key
         return {} if limit is None or key is None else {(self.tenant, key): limit.row()}
 
     def ask(self, now: int) -> Ask:
@@ -97,7 +98,7 @@ class Call(Generic[R_co]):
             payload=self.payload,
             meta=self._meta(),
             tags=tuple(options.get("tags", ())),
-            key=self._key(),
+            key=self.key,
             tenant=self.tenant,
             queue=options.get("queue", "default"),
             priority=options.get("priority", 0),
@@ -119,12 +120,16 @@ class Call(Generic[R_co]):
         return None if "traceparent" in self.options.get("meta", {}) else self.caught
 
     def _named(self) -> dict[str, Any]:
-        """The arguments by name, without secrets: keys and digests are stored in the clear."""
-        named: dict[str, Any] = msgspec.json.decode(self.shown)["kwargs"]
-        return named
+        """The arguments by name, without secrets: keys and digests are stored in the clear.
 
-    def _key(self) -> str | None:
-        """A limit without a key counts all jobs of the type."""
+        What is left out is what it would be: both are the same call.
+        """
+        named: dict[str, Any] = msgspec.json.decode(self.shown)["kwargs"]
+        return {**self.signature.defaults, **named}
+
+    @property
+    def key(self) -> str | None:
+        """What limits count it under; a limit without a key counts all jobs of the type."""
         key = self.options.get("key")
         if key is None:
             return self.signature.name if "limit" in self.options else None
@@ -140,7 +145,7 @@ class Call(Generic[R_co]):
         unique = self.options.get("unique")
         chosen = None if isinstance(unique, bool) or unique is None else unique.by
         if chosen is None:
-            counted: object = msgspec.json.decode(self.shown)
+            counted: object = {**msgspec.json.decode(self.shown), "kwargs": self._named()}
         else:
             self._need_open("unique", not {f"kwargs.{name}" for name in chosen} & set(self.secret))
             named = self._named()
@@ -193,12 +198,19 @@ def mould_of(signature: Signature, options: CallOptions, by: By) -> Mould | None
         return None
 
 
+def need_calls(calls: Iterable[Call[R]]) -> list[Call[R]]:
+    """The calls, none of which is something else; a lone one is not many."""
+    if isinstance(calls, Call):
+        raise BadArguments("This takes several calls, and was given one: put it in a list", path="")
+    found = list(calls)
+    if not all(isinstance(one, Call) for one in found):
+        raise _no_call(found)
+    return found
+
+
 def conn_of(calls: Sequence[Call[Any]], conn: Any = None) -> Any:
     """The one connection that all of them are to be enqueued through; `None` is the store."""
-    try:
-        named = [call.conn for call in calls]
-    except AttributeError:
-        raise _no_call(calls) from None
+    named = [call.conn for call in calls]
     if conn is None and named.count(None) == len(named):
         return None
     chosen = conn if conn is not None else next(iter(named), None)
@@ -211,9 +223,15 @@ def conn_of(calls: Sequence[Call[Any]], conn: Any = None) -> Any:
 def _no_call(calls: Sequence[object]) -> BadArguments:
     """What to say about the first of them that is no call."""
     at, found = next((at, one) for at, one in enumerate(calls) if not isinstance(one, Call))
-    why = f"Item {at} is a {type(found).__name__} and not a call"
-    fix = "make calls with bind: job.enqueue_many(job.bind(x) for x in things)"
-    return BadArguments(f"{why}; {fix}", path=f"[{at}]")
+    kind = type(found).__name__
+    fix = {
+        "Job": f"bind its arguments: {getattr(found, 'name', '')}.bind(...)",
+        "Handle": "it is enqueued already; make a call with bind",
+        "Workflow": "a workflow is no part of another; a list of calls is a step of one",
+        "list": "give them one by one: group(*calls)",
+        "generator": "give them one by one: group(*calls)",
+    }.get(kind, "make calls with bind: job.enqueue_many(job.bind(x) for x in things)")
+    return BadArguments(f"Item {at} is a {kind} and not a call; {fix}", path=f"[{at}]")
 
 
 def need_no_conn(calls: Iterable[Call[Any]], what: str) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
-from detent.app.asking import Call, conn_of
+from detent.app.asking import Call, conn_of, need_calls
+from detent.app.checking import need
 from detent.app.connection import Connection
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
@@ -19,7 +20,7 @@ from detent.app.options import CallOptions, JobOptions, need_known
 from detent.app.placing import aplaced, placed
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.selecting import Selecting, Selection, chosen_by
-from detent.app.shapes import Workflow
+from detent.app.shapes import Workflow, need_workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
@@ -30,6 +31,7 @@ from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreEr
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.complaining import Complaint
 from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
@@ -90,6 +92,12 @@ class Detent:
     def handlers(self) -> dict[str, Signature]:
         """The functions by the type of job that they run."""
         return {name: job.signature for name, job in self.jobs.items()}
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that its jobs name, in the order they were declared."""
+        named = (job.options.get("queue") for job in self.jobs.values())
+        return tuple(dict.fromkeys(name for name in named if name is not None))
 
     def move_to(self, url: str | None) -> None:
         """Use another store than the program names; nothing may have been opened yet."""
@@ -166,6 +174,9 @@ class Detent:
         under its name. A new one hears of what comes, or with `from_start` of all there is.
         """
 
+        for word in words:
+            need("on", word, isinstance(word, str), 'used with words: @app.on("completed")')
+
         def register(function: F) -> F:
             called = name or function.__qualname__
             self.listening.add(Listener(called, function, words, kind, from_start))
@@ -227,7 +238,8 @@ class Detent:
 
         Under an `id` of your own a second start of the same is the first one (`is_new` false).
         """
-        own = workflow.copy() if self.calls else workflow
+        own = need_workflow(workflow)
+        own = own.copy() if self.calls else own
         with self.calls.waited(list(own.calls), self.bridge):
             return self.bridge.run(begin(self, own, id, name, meta))
 
@@ -240,7 +252,8 @@ class Detent:
         meta: Mapping[str, Any] | None = None,
     ) -> WorkflowHandle[R]:
         """The same, awaited."""
-        own = workflow.copy() if self.calls else workflow
+        own = need_workflow(workflow)
+        own = own.copy() if self.calls else own
         async with self.calls.awaited(list(own.calls)):
             return await self.bridge.reach(begin(self, own, id, name, meta))
 
@@ -287,13 +300,13 @@ class Detent:
         none. Otherwise an error of the store says in `fields` which are stored (`enqueued`) and
         which may be (`unknown`); calls with an `idempotency_key` can simply be made again.
         """
-        return self.enqueue_calls(list(calls), conn)
+        return self.enqueue_calls(need_calls(calls), conn)
 
     async def aenqueue_many(
         self, calls: Iterable[Call[Any]], *, conn: Any = None
     ) -> list[Handle[Any]]:
         """The same, awaited; `conn` is one that is awaited too."""
-        return await self.aenqueue_calls(list(calls), conn)
+        return await self.aenqueue_calls(need_calls(calls), conn)
 
     def enqueue_calls(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         """Enqueue through a connection, or if there is none, through the store."""
@@ -400,6 +413,7 @@ class Detent:
 
     async def _keep_up(self) -> None:
         engine = await self.engine()
+        complaint = Complaint(_log, "upkeep cannot go on")
         while True:
             try:
                 await engine.upkeep.run()
@@ -407,7 +421,7 @@ class Detent:
                 if not error.retryable:
                     _log.exception("upkeep has ended, and with it retries and schedules")
                     raise
-                _log.warning("upkeep will try again: %s", error)
+                complaint.say(str(error))
                 await asyncio.sleep(UPKEEP_RETRY_S)
 
     def close(self) -> None:

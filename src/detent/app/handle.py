@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Handle", "LogLine", "Status", "status_of"]
 
 R_co = TypeVar("R_co", covariant=True)
+_log = logging.getLogger(__name__)
+_TELL_S = 5.0
+"""After so long it is told what a job that is waited for waits for itself."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +82,15 @@ class Handle(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both mean the same job of the same app, however they were come by."""
+        if not isinstance(other, Handle):
+            return NotImplemented
+        return (self.app, self.tenant, self.id) == (other.app, other.tenant, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.tenant, self.id))
 
     @property
     def bridge(self) -> Bridge:
@@ -156,6 +170,8 @@ class Handle(Generic[R_co]):
         """Every move it has made, oldest first: who, when, why."""
         engine = await self.app.engine()
         events = await engine.store.history((self.tenant, self.id))
+        if not events:
+            raise self._unknown()
         # A store in memory has the words of the table, others their letters: show the letters.
         return msgspec.convert(msgspec.to_builtins(events), list[Event])
 
@@ -163,6 +179,7 @@ class Handle(Generic[R_co]):
         """Its log so far; with `follow` until it ends."""
         cursor, is_last = 0, not follow
         store = (await self.app.engine()).store
+        await self._stored()
         while True:
             lines = await store.logs((self.tenant, self.id), cursor)
             for one in lines:
@@ -197,11 +214,17 @@ class Handle(Generic[R_co]):
         return stored
 
     async def _ended(self, within: Span | None) -> Stored:
-        async for _ in looks(within):
+        patience = _TELL_S
+        async for waited in looks(within):
             stored = await self._stored()
             if stored.job.ended_at is not None:
                 return stored
+            if waited > patience:
+                # Whoever waits for ever should know what for: most often nobody works.
+                _log.warning("job %s is waited for: %s", self.id, (await self._why()).answer)
+                patience = inf
         why = f"Job {self.id} is {stored.job.state} and has not ended in time; it goes on"
+        why = f"{why}. {(await self._why()).answer}"
         raise ResultTimeout(why, id=self.id, state=stored.job.state.value)
 
     def _unknown(self) -> UnknownJob:
@@ -215,7 +238,7 @@ def _why_not(stored: Stored) -> JobFailed | JobCancelled:
         "id": job.id,
         "cause": None if job.cause is None else str(job.cause),
         "attempt": job.attempt,
-        "error_code": error.code if error else job.cause,
+        "error_code": error.code if error else str(job.cause),
         "error_message": error.message if error else "",
     }
     if job.state is j.JobState.CANCELLED:

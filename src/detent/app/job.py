@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -16,19 +17,22 @@ from typing import (
     overload,
 )
 
-from detent.app.asking import Call, mould_of
+from detent.app.asking import Call, mould_of, need_calls
 from detent.app.handle import Handle
 from detent.app.options import (
     DECLARED,
+    OPTIONS,
     CallOptions,
     JobOptions,
     UsingOptions,
     hidden_of,
     means_of,
+    merged,
+    need_arguments,
     need_known,
 )
 from detent.engine.moulds import Mould
-from detent.errors import BadOption
+from detent.errors import BadArguments, BadOption, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
 
@@ -61,9 +65,10 @@ class Job(Generic[P, R, Q, T]):
         self.conn = conn
         self._binds = 0
         self._mould: Mould | None = None
-        update_wrapper(self, signature.function)
+        # Its names and its text; not its attributes, which could be called like ours.
+        update_wrapper(self, signature.function, updated=())
 
-    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> T:
+    def __call__(self, /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         """Run the function here and now, as if it were no job."""
         returned: T = self.signature.function(*args, **kwargs)
         return returned
@@ -86,12 +91,18 @@ class Job(Generic[P, R, Q, T]):
             raise BadOption(f"{self.name}: {why}", option=option)
         need_known(options, UsingOptions)
         conn = options.pop("conn", self.conn)
-        merged = cast("CallOptions", {**self.options, **options})
-        return Job(self.app, self.signature, merged, conn)
+        return Job(self.app, self.signature, self._with(options), conn)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def _with(self, options: UsingOptions) -> CallOptions:
+        need_arguments(self.signature, options)
+        return cast("CallOptions", merged(self.options, options))
+
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call that can be enqueued later, or together with others."""
-        payload = self.signature.payload(args, kwargs)
+        try:
+            payload = self.signature.payload(args, kwargs)
+        except BadArguments as error:
+            raise _hinted(error, self.signature, kwargs) from None
         self._binds += 1
         if self._binds == _WORTH_IT:
             self._mould = mould_of(self.signature, self.options, self.app.by)
@@ -108,11 +119,11 @@ class Job(Generic[P, R, Q, T]):
 
     def enqueue_many(self, /, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """A job per call, made with `bind`, in few commits; a handle for each, in order."""
-        return self.app.enqueue_calls(list(calls), self.conn)
+        return self.app.enqueue_calls(need_calls(calls), self.conn)
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Handle[R]]:
         """The same, awaited."""
-        return await self.app.aenqueue_calls(list(calls), self.conn)
+        return await self.app.aenqueue_calls(need_calls(calls), self.conn)
 
 
 class Declare:
@@ -142,12 +153,46 @@ class Declare:
     def __call__(self, function: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]
         """Make the function a job of the app, with these options."""
         need_known(options)
-        merged = cast("JobOptions", {**self._options, **options})
+        said = cast("JobOptions", merged(self._options, options))
         if function is None:
-            return Declare(self._app, merged)
-        name = merged.pop("name", "") or function.__name__
-        hidden, means = hidden_of(merged), means_of(name, function, merged)
+            return Declare(self._app, said)
+        name = _name_of(function, said.pop("name", ""))
+        hidden, means = hidden_of(said), means_of(name, function, said)
         signature = Signature(name, function, hidden, means)
-        job: Job[..., Any, ..., Any] = Job(self._app, signature, merged)
+        need_arguments(signature, said)
+        job: Job[..., Any, ..., Any] = Job(self._app, signature, said)
         self._app.add(job)
         return job
+
+
+def _hinted(error: BadArguments, signature: Signature, kwargs: Mapping[str, Any]) -> BadArguments:
+    """The same, and what was probably meant by whoever is used to something else."""
+    options = [name for name in kwargs if name in OPTIONS and not signature.takes(name)]
+    first = next(iter(inspect.signature(signature.function).parameters), "")
+    if error.fields["path"]:
+        return error
+    if options:
+        hint = f"options go before: {signature.name}.using({options[0]}=...).enqueue(...)"
+    elif first in ("ctx", "context") and not signature.wants_context:
+        hint = f"if {first} is to be the context of the run, annotate it: {first}: Context"
+    elif first in ("self", "cls"):
+        hint = "a job is a function, and a method has nobody to be called on"
+    else:
+        return error
+    return BadArguments(f"{error}; {hint}", **error.fields)
+
+
+def _name_of(function: object, name: str) -> str:
+    """What its jobs are called; refused if it is no function that could be one."""
+    shown = repr(function)[:60]
+    if isinstance(function, Job):
+        why = f"{shown} is a job already: give it other options with using, or another function"
+    elif isinstance(function, str):
+        why = f"Options have names: @app.job(name={shown})"
+    elif not callable(function):
+        why = f"{shown} is no function"
+    elif name or hasattr(function, "__name__"):
+        return name or str(getattr(function, "__name__", ""))
+    else:
+        why = f"{shown} has no name of its own: give its jobs one with name="
+    raise BadSignature(why, job=name)

@@ -12,23 +12,23 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Literal, TypedDict
 
-import msgspec
-
+from detent.app.checking import is_whole, need, need_kinds
+from detent.app.policies import Backoff, Limit, Unique
 from detent.app.tracing import TraceLike
 from detent.engine.enqueueing import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
 from detent.lifecycle.job.values import TRIES_MAX
 from detent.lifecycle.profile import CANCEL_GRACE_US, Deadlines
-from detent.lifecycle.retry import RetryPolicy, Strategy
-from detent.runtime.ending import type_of
+from detent.lifecycle.retry import RetryPolicy
 from detent.runtime.executors.means import Kind, Means
 from detent.runtime.hiding import Hidden, Redact
 from detent.runtime.outcomes import Span, us_of
-from detent.stores import limits as store_limits
+from detent.runtime.signature import Signature
 
 __all__ = [
     "DECLARED",
+    "OPTIONS",
     "Backoff",
     "CallOptions",
     "JobOptions",
@@ -40,6 +40,8 @@ __all__ = [
     "instant_of",
     "losses_of",
     "means_of",
+    "merged",
+    "need_arguments",
     "need_known",
     "retry_of",
     "start_of",
@@ -52,62 +54,6 @@ MEMORY_BYTES_MIN = 16 * 1024 * 1024
 _LIVE = tuple(state for state in JobState if state not in ENDED)
 
 
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how patiently a failed job is tried again.
-
-    It waits `first`, then `factor` times as long each time, up to `most`; with `jitter` between
-    half and one and a half of that, so that jobs which failed together do not return together.
-    Errors of a class in `never`, or derived from one, are not tried again.
-    """
-
-    retries: int = 2
-    first: Span = 1.0
-    factor: float = 2.0
-    most: Span = 300.0
-    jitter: bool = True
-    never: Sequence[type[BaseException] | str] = ()
-
-    def policy(self) -> RetryPolicy:
-        """The same as a policy of the lifecycle."""
-        return RetryPolicy(
-            max_attempts=self.retries + 1,
-            initial_us=us_of(self.first),
-            coefficient=self.factor,
-            max_us=max(us_of(self.most), us_of(self.first)),
-            jitter=self.jitter,
-            non_retryable=tuple(n if isinstance(n, str) else type_of(n) for n in self.never),
-            strategy=Strategy.EXPONENTIAL,
-        )
-
-
-class Limit(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of one key run at once, start within `per`, or how far apart they start."""
-
-    concurrency: int | None = None
-    rate: int | None = None
-    per: Span = 1.0
-    spacing: Span | None = None
-
-    def row(self) -> store_limits.Limit:
-        """The same as the store has it."""
-        spacing = None if self.spacing is None else us_of(self.spacing)
-        return store_limits.Limit(self.concurrency, self.rate, us_of(self.per), spacing)
-
-
-class Unique(msgspec.Struct, frozen=True, kw_only=True):
-    """No second job like this one: of its type, with equal arguments or an equal choice of them.
-
-    Without `within` every live job counts; with it every job of that age, ended ones too. `states`
-    overrides both. A second one gives way (`ignore`, the handle is that of the first), is refused
-    with `JobExists` (`reject`), or takes the place of the first, if that has not begun (`replace`).
-    """
-
-    by: tuple[str, ...] | None = None
-    within: Span | None = None
-    states: tuple[str, ...] | None = None
-    on_conflict: Literal["ignore", "reject", "replace"] = "ignore"
-
-
 class CallOptions(TypedDict, total=False):
     """What can be said about any job.
 
@@ -115,24 +61,25 @@ class CallOptions(TypedDict, total=False):
     `timeout` bounds a run, `queue_timeout` the wait for a worker, `expires` the life before one.
     `losses` is how many workers may die on it before it is discarded as poison; usually 3.
     `trace` is a W3C traceparent, or headers with one; otherwise that of OpenTelemetry, if active.
+    `None` takes back what the job or the app says: `using(timeout=None)`.
     """
 
     queue: str
     priority: int
-    delay: Span
-    at: datetime
-    retry: int | Backoff
-    losses: int
-    timeout: Span
-    queue_timeout: Span
-    expires: Span | datetime
-    unique: bool | Unique
-    key: str
-    limit: Limit
+    delay: Span | None
+    at: datetime | None
+    retry: int | Backoff | None
+    losses: int | None
+    timeout: Span | None
+    queue_timeout: Span | None
+    expires: Span | datetime | None
+    unique: bool | Unique | None
+    key: str | None
+    limit: Limit | None
     tags: Sequence[str]
     meta: Mapping[str, Any]
     tenant: str
-    idempotency_key: str
+    idempotency_key: str | None
     trace: TraceLike
 
 
@@ -166,13 +113,64 @@ class UsingOptions(CallOptions, total=False):
     conn: Any
 
 
+_ELSEWHERE = {
+    "countdown": "delay",
+    "eta": "at",
+    "max_retries": "retry",
+    "retries": "retry",
+    "schedule_in": "delay",
+    "soft_time_limit": "timeout",
+    "time_limit": "timeout",
+    "concurrency": "slots",
+}
+"""What others call them: whoever comes from there is told our word."""
+
+
+OPTIONS = UsingOptions.__annotations__.keys()
+"""What can be said about one call."""
+
+
 def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None:
-    """Refuse an option that there is not; the types say so too, to those who ask them."""
-    known = kind.__annotations__.keys() | CallOptions.__annotations__.keys()
+    """Refuse an option that there is not; the types say so too, to those who ask them.
+
+    Those that there are must be of their kind.
+    """
+    known = kind.__annotations__.keys()
     for name in options.keys() - known:
-        near = get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]}?" if near else f" There are {', '.join(sorted(known))}."
+        near = [_ELSEWHERE.get(name, ""), *get_close_matches(name, known, n=1, cutoff=0.7)]
+        meant = next((one for one in near if one in known), None)
+        hint = f" Did you mean {meant}?" if meant else f" There are {', '.join(sorted(known))}."
         raise BadOption(f"No option is called {name!r}.{hint}", option=name)
+    need_kinds(options)
+    if options.get("retry") is not None:
+        is_right = isinstance(options["retry"], Backoff) or is_whole(options["retry"], 0)
+        need("retry", options["retry"], is_right, "how often it is tried again, or a Backoff")
+    for name, value_kind in (("unique", bool | Unique), ("limit", Limit)):
+        value = options.get(name)
+        need(name, value, value is None or isinstance(value, value_kind), _shown(value_kind))
+
+
+def _shown(kind: Any) -> str:
+    return "a Limit" if kind is Limit else "True, False or a Unique"
+
+
+def merged(options: Mapping[str, Any], nearer: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, the nearest word counts; `None` takes back what was said further away.
+
+    No trace is something else than nothing said about it: then the active one counts.
+    """
+    both = {**options, **nearer}
+    return {name: value for name, value in both.items() if value is not None or name == "trace"}
+
+
+def need_arguments(signature: Signature, options: CallOptions) -> None:
+    """Refuse to count jobs by what is no argument of theirs: they would all be alike."""
+    unique = options.get("unique")
+    by = unique.by or () if isinstance(unique, Unique) else ()
+    for name in by:
+        if not signature.takes(name):
+            why = f"unique goes by {name!r}, which is no argument of it"
+            raise BadOption(f"{signature.name}: {why}", option="unique", value=name)
 
 
 def hidden_of(options: JobOptions) -> Hidden:
@@ -227,12 +225,13 @@ def instant_of(option: str, at: datetime) -> int:
 
 def start_of(options: CallOptions, now: int) -> int | None:
     """When it may start; `None` is at once."""
-    if "delay" in options and "at" in options:
+    delay, at = options.get("delay"), options.get("at")
+    if delay is not None and at is not None:
         why = "delay and at both say when it starts: give one of them"
         raise BadOption(why, option="delay")
-    if "at" in options:
-        return instant_of("at", options["at"])
-    delay_us = us_of(options.get("delay", 0))
+    if at is not None:
+        return instant_of("at", at)
+    delay_us = us_of(delay or 0)
     return now + delay_us if delay_us > 0 else None
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from detent.app.asking import Call, need_no_conn
+from detent.app.asking import Call, need_calls, need_no_conn
+from detent.app.checking import is_whole, need
 from detent.app.handle import Handle
 from detent.app.job import Job
 from detent.app.waiting import moment
@@ -17,7 +18,7 @@ from detent.engine import limits
 from detent.engine import schedules as engine
 from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule
 from detent.engine.timetable import timetable
-from detent.errors import BadOption
+from detent.errors import BadOption, BadSignature
 from detent.runtime.bridge import Bridge, awaiting, blocking
 from detent.runtime.signature import Signature
 
@@ -109,12 +110,16 @@ class Schedules:
         It is put into the store when upkeep starts: added, or edited if the program says something
         else than it did. Whether it is paused stays as it was.
         """
+        need_calls([call])
         self._declare(expression, call.signature, lambda: call, options)
 
     def of(self, expression: str, options: ScheduleOptions) -> Callable[[J], J]:
         """A decorator that declares the same for a job without arguments."""
 
         def declare(job: J) -> J:
+            if not isinstance(job, Job):
+                why = "A schedule stands above a job: @app.schedule(...), and @app.job below it"
+                raise BadSignature(f"{why}, not {job!r:.60}", job="")
             self._declare(expression, job.signature, job.bind, options)
             return job
 
@@ -128,6 +133,8 @@ class Schedules:
         options: ScheduleOptions,
     ) -> None:
         _need_known(options)
+        what = "a text like '0 9 * * *' or '@every 5m'"
+        need("schedule", expression, isinstance(expression, str), what)
         if job.hidden.declared:
             why = "its secret arguments would lie in the schedule: let the job look them up"
             raise BadOption(f"{job.name} cannot be scheduled: {why}", option="secret")
@@ -205,6 +212,10 @@ def _need_known(options: ScheduleOptions) -> None:
     for name in options.keys() - known:
         why = f"No option of a schedule is called {name!r}. There are {', '.join(known)}."
         raise BadOption(why, option=name)
+    for name in ("name", "tz", "description"):
+        need(name, options.get(name), isinstance(options.get(name, ""), str), "a text")
+    most = options.get("catch_up_max", 1)
+    need("catch_up_max", most, is_whole(most), "a whole number of slots")
     _need_one_of("overlap", options.get("overlap"), Overlap)
     _need_one_of("catch_up", options.get("catch_up"), CatchUp)
 

@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+import msgspec
+
+from detent.app.checking import need
 from detent.app.handle import Handle, Status, status_of
 from detent.app.options import instant_of
 from detent.engine.bulk import Effects
@@ -45,6 +48,9 @@ def chosen_by(said: Mapping[str, str]) -> Filter:
     for name in said.keys() - known:
         why = f"Jobs are not selected by {name!r}, but by {', '.join(known)}"
         raise BadOption(why, option=name)
+    for name, value in said.items():
+        # Nothing would be found by it, or with None everything.
+        need(name, value, isinstance(value, str), "a text")
     state, states = said.get("state"), [one.value for one in j.JobState]
     if state is not None and state not in states:
         why = f"No job is ever {str(state)[:20]!r}: its state is one of {', '.join(states)}"
@@ -88,6 +94,15 @@ class Selection:
     def bridge(self) -> Bridge:
         """The way to the store."""
         return self._app.bridge
+
+    def __repr__(self) -> str:
+        told = msgspec.structs.asdict(self._chosen).items()
+        said = ", ".join(f"{name}={value!r}" for name, value in told if value is not None)
+        return f"<Selection {said}>"
+
+    def __bool__(self) -> bool:
+        """Whether there is any: an `if` asks that, and would be told yes otherwise."""
+        return self.first() is not None
 
     def __iter__(self) -> Iterator[Found]:
         for page in self._waited():

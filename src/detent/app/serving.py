@@ -69,11 +69,14 @@ def serving(  # noqa: PLR0913 - what the command is told
     is_guarded: bool,
     json_logs: bool = False,
     app: Detent | None = None,
-) -> None:
-    """Serve until a signal comes; where others could get in, only behind keys."""
+) -> bool:
+    """Serve until a signal comes; where others could get in, only behind keys.
+
+    False if a second signal has cut short what was begun.
+    """
     need_guard(bind, has_keys=is_guarded, test_mode=settings.test_mode)
     log_to_stderr(as_json=json_logs)
     if bind.is_local:
         # A page of another site must not get here by a name that it has made up.
         settings = replace(settings, hosts=(*LOOPBACK, *settings.hosts))
-    serve(web_app(url, settings, app), bind)
+    return serve(web_app(url, settings, app), bind)

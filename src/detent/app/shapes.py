@@ -17,11 +17,12 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from detent.app.asking import Call, need_no_conn
+from detent.app.asking import Call, need_calls, need_no_conn
 from detent.engine import limits, shaping
 from detent.engine.shaping import Filled, Part
+from detent.errors import BadArguments
 
-__all__ = ["Workflow", "batch", "chain", "dag", "group", "stages"]
+__all__ = ["Workflow", "asked", "batch", "chain", "dag", "group", "need_workflow", "stages"]
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -33,6 +34,8 @@ class Workflow(Generic[R_co]):
 
     def __init__(self, steps: Sequence[Filled[Call[Any]]]) -> None:
         self.steps = tuple(steps)
+        for step in self.steps:
+            need_calls(step.jobs)
 
     def __repr__(self) -> str:
         return f"<Workflow {', '.join(step.plan.id for step in self.steps)}>"
@@ -55,6 +58,14 @@ class Workflow(Generic[R_co]):
     def parts(self, now: int) -> tuple[Part, ...]:
         """What the engine is asked for; `LimitError` if a job brings too much."""
         return tuple(Part(step.plan, tuple(asked(step.jobs, now))) for step in self.steps)
+
+
+def need_workflow(workflow: Workflow[R]) -> Workflow[R]:
+    """The workflow, if it is one."""
+    if not hasattr(workflow, "steps"):
+        why = f"A {type(workflow).__name__} is no workflow"
+        raise BadArguments(f"{why}: make one with chain, group, batch, stages or dag", path="")
+    return workflow
 
 
 def asked(calls: Sequence[Call[Any]], now: int) -> Iterator[Any]:
@@ -93,9 +104,14 @@ def batch(
 
 def stages(steps: Mapping[str, Step], *, gate: Collection[str] = ()) -> Workflow[Any]:
     """Named steps in a row. Those in `gate` wait for an approval, and empty ones for jobs."""
-    return Workflow(shaping.stages(steps, gate))
+    return Workflow(shaping.stages(steps, _names(gate)))
 
 
 def dag(steps: Mapping[str, Step], *, after: Mapping[str, Sequence[str]]) -> Workflow[Any]:
-    """Named steps, each with the names of those it comes after."""
-    return Workflow(shaping.dag(steps, after))
+    """Named steps, each with the names of those it comes after, or the one name."""
+    return Workflow(shaping.dag(steps, {name: _names(some) for name, some in after.items()}))
+
+
+def _names(some: Collection[str]) -> Sequence[str]:
+    """One name alone is no list of its letters."""
+    return [some] if isinstance(some, str) else list(some)

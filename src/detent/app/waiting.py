@@ -15,13 +15,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _POLL_S_MIN, _POLL_GROWTH = 0.005, 1.5
 
 
-async def looks(within: Span | None) -> AsyncIterator[None]:
-    """The moments at which to look, ever rarer; they end when the time is over."""
+async def looks(within: Span | None) -> AsyncIterator[float]:
+    """The moments at which to look, in seconds from now, ever rarer; they end with the time."""
     clock = asyncio.get_running_loop().time
-    until = None if within is None else clock() + us_of(within) / 1_000_000
+    since = clock()
+    until = None if within is None else since + us_of(within) / 1_000_000
     pause = _POLL_S_MIN
     while True:
-        yield
+        yield clock() - since
         left = pause if until is None else until - clock()
         if left <= 0:
             return

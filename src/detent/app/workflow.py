@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from detent.app.asking import Call
+from detent.app.asking import Call, need_calls
 from detent.app.shapes import Workflow, asked
 from detent.app.waiting import looks, moment
 from detent.engine.progress import Progress, StepProgress
@@ -78,7 +78,11 @@ class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     def step(self, name: str) -> StepStatus:
         """The step of that name."""
-        return {step.name: step for step in self.steps}[name]
+        steps = {step.name: step for step in self.steps}
+        if name not in steps:
+            why = f"No step of it is called {name!r}: there are {', '.join(steps)}"
+            raise BadOption(why, option="step", value=name)
+        return steps[name]
 
 
 class WorkflowHandle(Generic[R_co]):
@@ -120,11 +124,15 @@ class WorkflowHandle(Generic[R_co]):
         found: list[R_co] = []
         for step in status.steps:
             if step.name not in later:
-                found += await self._results(step.name)
+                found += await self._returned(step.name)
         return found
 
     async def _results(self, step: str) -> list[Any]:
         """What the jobs of a step have returned so far, in the order of their calls."""
+        (await self._status()).step(step)
+        return await self._returned(step)
+
+    async def _returned(self, step: str) -> list[Any]:
         flows = (await self.app.engine()).workflows
         found = await flows.results_of((self.tenant, self.id), step)
         done = [one for one in found if one.state == "completed"]
@@ -150,7 +158,7 @@ class WorkflowHandle(Generic[R_co]):
         self, step: str, calls: Sequence[Call[Any]], reason: str | None = None
     ) -> WorkflowStatus:
         """More jobs for a step that has not started, all or none of them."""
-        own = self.app.own(calls)
+        own = self.app.own(need_calls(calls))
         with self.app.calls.waited(own, self.bridge):
             return self.bridge.run(self._add(step, own, reason))
 
@@ -158,7 +166,7 @@ class WorkflowHandle(Generic[R_co]):
         self, step: str, calls: Sequence[Call[Any]], reason: str | None = None
     ) -> WorkflowStatus:
         """The same, awaited."""
-        own = self.app.own(calls)
+        own = self.app.own(need_calls(calls))
         async with self.app.calls.awaited(own):
             return await self.bridge.reach(self._add(step, own, reason))
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
-from detent.app.options import need_known
+from detent.app.checking import need
+from detent.app.options import merged, need_known
 from detent.engine.engine import Engine
 from detent.engine.processes import here
 from detent.errors import InstanceLost
@@ -55,7 +56,8 @@ class WorkingOptions(TypedDict, total=False):
     """What a worker works on, and how much of it at once.
 
     `slots` is how many jobs run at once, `sync_slots` how many of them in threads and processes.
-    Queues are served from left to right, or in turn if it is to be `fair`. `grace` is how long they
+    Queues are served from left to right, or in turn if it is to be `fair`; if none are named, all
+    that jobs of the app are declared on, in turn. `grace` is how long they
     may take to finish when it is called off. `processes` names the app (`"shop.jobs:app"`) for the
     jobs that need a process of their own; without it they run in threads. With `upkeep`, which is
     usual, it also does what time asks for: retries, schedules, deadlines.
@@ -77,11 +79,11 @@ class Working:
 
     def __init__(self, app: Detent, options: WorkingOptions) -> None:
         need_known(options, WorkingOptions)
-        told: dict[str, Any] = {**options}
+        told: dict[str, Any] = merged({}, options)
         self._grace_s: float = told.pop("grace", GRACE_S)
         self._reference: str | None = told.pop("processes", None)
         self._has_upkeep: bool = told.pop("upkeep", True)
-        self._settings = _settings(told)
+        self._settings = _settings(told).serving(app.queues)
         self._app = app
         self._tasks: list[asyncio.Task[None]] = []
         self._worker: Worker | None = None
@@ -173,7 +175,7 @@ class Working:
             started_at=engine.store.now(),
             embedded=True,
             slots=settings.slots,
-            queues=settings.queues,
+            queues=settings.served,
             types=settings.types or tuple(self._app.handlers),
             tenants=settings.tenants,
         )
@@ -242,6 +244,7 @@ def _settings(told: dict[str, Any]) -> Settings:
         if option in told:
             told[option] = tuple(told[option])
     if "fair" in told:
+        need("fair", told["fair"], told["fair"] in list(Fair), " or ".join(Fair))
         told["fair"] = Fair(told["fair"])
     # The loop is the program's own: if it is held up, that need not be the fault of a job.
     return Settings(**told, stall_s=None)

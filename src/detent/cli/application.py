@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 
 from detent.cli.output import give_up, say
 
-__all__ = ["application_of", "main"]
+__all__ = ["application_of", "command_line"]
 
 _COMMANDS = {
     "up": "running",
@@ -38,13 +38,18 @@ _GROUPS = {
 """What each group is for, and where the tables of its commands are."""
 
 
-def main() -> None:
-    """Run the command line of this process."""
-    try:
-        application_of(sys.argv[1:], pretty=sys.stdout.isatty())(prog_name="detent")
-    except OSError as fault:
-        # Typer writes help pages itself. Commands deal with their own files.
-        give_up(fault)
+def command_line() -> Callable[[], None]:
+    """What runs the command line of this process."""
+    command = typer.main.get_command(application_of(sys.argv[1:], pretty=sys.stdout.isatty()))
+
+    def run() -> None:
+        try:
+            command(prog_name="detent")
+        except OSError as fault:
+            # Typer writes help pages itself. Commands deal with their own files.
+            give_up(fault)
+
+    return run
 
 
 def application_of(words: Sequence[str] = (), *, pretty: bool) -> typer.Typer:

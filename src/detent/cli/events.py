@@ -22,6 +22,7 @@ __all__ = ["events"]
 _PAUSE_S = 0.1
 _PAGE = 1_000
 _US = 1_000_000
+_CURSOR_MAX = 2**63 - 1
 
 
 @expanded
@@ -30,7 +31,9 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until stopped.")] = False,
     since: Annotated[
         int | None,
-        typer.Option(min=0, metavar="CURSOR", help="Begin after this position of the feed."),
+        typer.Option(
+            min=0, max=_CURSOR_MAX, metavar="CURSOR", help="Begin after this position of the feed."
+        ),
     ] = None,
     speed: Annotated[
         float | None,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -103,7 +104,8 @@ def slots_table(title: str, tree: Snapshot, statuses: dict[str, dict[str, Any]])
 
 def jobs_table(counts: dict[str, int]) -> Table:
     """How many jobs stand in each state."""
-    table = Table(title="jobs", title_justify="left")
+    # Without lines between them all eight fit into 80 columns.
+    table = Table(title="jobs", title_justify="left", box=box.SIMPLE, padding=0)
     for state in JobState:
         table.add_column(state.value, justify="right")
     table.add_row(*(str(counts.get(state.value, 0)) for state in JobState))

@@ -25,11 +25,13 @@ from detent.errors import (
     LimitError,
     SchemaBehind,
     StoreError,
+    UnknownType,
 )
 from detent.lifecycle.event import By
+from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
 
-__all__ = ["Author", "Place", "StoreUrl", "asked", "os_user", "shown_url"]
+__all__ = ["Author", "Place", "StoreUrl", "asked", "need_tables", "os_user", "shown_url"]
 
 R = TypeVar("R")
 StoreUrl = Annotated[
@@ -43,7 +45,7 @@ StoreUrl = Annotated[
     ),
 ]
 """Which store, in every command."""
-_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError)
+_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError, UnknownType)
 """What says that the question itself was wrong, or could not be asked."""
 
 
@@ -61,15 +63,26 @@ class Place(Bundle):
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
 
 
+def _short(text: str | None) -> str | None:
+    """Histories are kept for long, and shown whole."""
+    if len(text or "") > REASON_MAX:
+        raise typer.BadParameter(f"it has at most {REASON_MAX} characters.")
+    return text
+
+
 @dataclass(frozen=True)
 class Author(Bundle):
     """Who does it and why: the history keeps both."""
 
     actor: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Who does it; the user by default.")
+        str | None,
+        typer.Option(
+            "--as", metavar="NAME", callback=_short, help="Who does it; the user by default."
+        ),
     ] = None
     reason: Annotated[
-        str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why it is done.")
+        str | None,
+        typer.Option("--reason", "-r", metavar="TEXT", callback=_short, help="Why it is done."),
     ] = None
 
     @property
@@ -90,7 +103,7 @@ def os_user() -> str:
 def asked(place: Place, work: Callable[[Engine], Awaitable[R]]) -> R:
     """What comes of the work on an engine at that place; what goes wrong ends the command."""
     with errors_end_the_command():
-        _need_tables(place.store)
+        need_tables(place.store)
         return asyncio.run(_done(place.store, work))
 
 
@@ -114,13 +127,15 @@ async def _done(url: str, work: Callable[[Engine], Awaitable[R]]) -> R:
         return await work(engine)
 
 
-def _need_tables(url: str) -> None:
+def need_tables(url: str, what: str = "There is no store") -> None:
     """Opening a file would make one where there is none, and show that it is empty."""
     pending = stores.pending_migrations(url)
-    if pending:
+    if not pending:
+        return
+    if pending[0].version == 1:
+        makes = "a program makes one when it first enqueues, and so does detent migrate"
+        why = f"{what} yet at {shown_url(url)}: {makes}. Check the folder and the address"
+    else:
         names = ", ".join(one.file for one in pending)
-        raise SchemaBehind(
-            f"There is no store at {shown_url(url)} yet: {names} is pending;"
-            " check the address, or run detent migrate",
-            pending=[one.version for one in pending],
-        )
+        why = f"The tables at {shown_url(url)} are older than this code ({names}): detent migrate"
+    raise SchemaBehind(why, pending=[one.version for one in pending])

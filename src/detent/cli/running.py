@@ -26,6 +26,7 @@ from detent.cli.fleetview import FleetView
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.spans import span_option, span_us
+from detent.errors import UnsupportedStore
 from detent.runtime.remote.client import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
@@ -60,7 +61,10 @@ class Crew(Bundle):
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", "-q", metavar="NAME", help="A queue to serve; the first goes first."
+            "--queue",
+            "-q",
+            metavar="NAME",
+            help="A queue to serve, the first goes first. Usually all that jobs name, in turn.",
         ),
     ] = None
     tenant: Annotated[
@@ -107,7 +111,7 @@ class Crew(Bundle):
         """The same as the fleet takes it."""
         with errors_end():
             settings = Settings(
-                queues=tuple(self.queue or ("default",)),
+                queues=tuple(self.queue) if self.queue else None,
                 slots=self.slots,
                 sync_slots=min(self.sync_slots, self.slots),
                 tenants=tuple(self.tenant or ("",)),
@@ -236,10 +240,18 @@ def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool =
         orders = told()
         app = load(program)
         app.move_to(orders.told.url)
+        _need_shared(app, orders)
     with errors_end(lambda _: 1):
         code = asyncio.run(serve(app, orders, FleetView if view else None, reload=reload))
         app.close()
     raise typer.Exit(code)
+
+
+def _need_shared(app: Detent, orders: Orders) -> None:
+    """Workers are processes of their own, as are those who enqueue."""
+    if orders.told.server is None and app.connection.is_memory:
+        why = "A store in memory is there for one process only, and workers are others"
+        raise UnsupportedStore(f"{why}; name a file, such as --store sqlite:detent.db")
 
 
 async def serve(

@@ -36,6 +36,10 @@ class Wanted(Bundle):
     catch_up: Annotated[
         CatchUp, typer.Option("--catch-up", help="Which missed slots are made up for.")
     ] = CatchUp.LAST
+    unknown_type: Annotated[
+        bool,
+        typer.Option("--unknown-type", help="Store the payload, though nobody knows the type yet."),
+    ] = False
     description: Annotated[str, typer.Option("--description", help="What it is for.")] = ""
 
 
@@ -67,6 +71,8 @@ def add(  # noqa: PLR0913 - one parameter per word
     plan = _plan(place, wanted, name, expression, type_)
 
     async def work(engine: Engine) -> Schedule:
+        if not wanted.unknown_type:
+            await engine.schedules.need_known(plan)
         return await engine.schedules.add(plan, author.by, author.reason)
 
     made = asked(place, work)
@@ -132,7 +138,7 @@ SCHEDULES = {
 def _need_json(text: str) -> None:
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise typer.BadParameter(f"that is no JSON: {error}.", param_hint="'--payload'") from None
 
 

@@ -128,7 +128,11 @@ def serve(  # noqa: PLR0913 - one parameter per option
     with errors_end_the_command():
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)
-        serving(place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs, app=known)
+        is_finished = serving(
+            place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs, app=known
+        )
+    if not is_finished:
+        raise typer.Exit(1)
 
 
 def leases(told: Sequence[str]) -> tuple[float, dict[str, float]]:

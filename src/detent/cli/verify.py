@@ -15,9 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from detent import stores
 from detent.app.connection import DEFAULT_URL
 from detent.cli.output import counted, errors_end, say, say_json
-from detent.cli.places import StoreUrl
+from detent.cli.places import StoreUrl, need_tables
 from detent.engine.verify import Finding, Seen, Verification
-from detent.errors import SchemaBehind
 
 __all__ = ["verify"]
 
@@ -50,7 +49,7 @@ def verify(
 
 
 async def _checked(url: str, tenant: str | None, limit: int) -> tuple[list[Finding], Seen]:
-    _need_tables(url)
+    need_tables(url, "There is nothing to verify")
     found: list[Finding] = []
     async with stores.open(url) as store:
         with _shown() as watch, _few_collections():
@@ -72,18 +71,6 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _need_tables(url: str) -> None:
-    """Opening a file would make one where there is none, and find nothing wrong with it."""
-    pending = stores.pending_migrations(url)
-    if pending:
-        names = ", ".join(one.file for one in pending)
-        raise SchemaBehind(
-            f"There is nothing to verify yet at {url}: {names} is pending;"
-            " check the address, or run detent migrate",
-            pending=[one.version for one in pending],
-        )
 
 
 @contextmanager

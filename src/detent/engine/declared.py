@@ -17,15 +17,24 @@ from detent.engine.asks import Ask
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
+from detent.engine.secrets import REDACTED, redacted_at, values_at
 from detent.errors import BadArguments, StoreBusy
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "KNOWN_US", "Declared"]
+__all__ = ["KIND", "KNOWN_US", "Declared", "bared", "has_arguments"]
 
 KIND: Final = "type"
 KNOWN_US: Final = 2_000_000
 """How long an answer is good for, in microseconds; nobody asks the store for every job."""
 _TYPES_MAX: Final = 10_000
+_NOTHING: Final[tuple[object, ...]] = (
+    [],
+    {},
+    None,
+    {"args": []},
+    {"kwargs": {}},
+    {"args": [], "kwargs": {}},
+)
 
 
 class _Type(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,6 +88,13 @@ class Declared:
         paths = await self.of(unsure)
         return [_applied(ask, paths.get(ask.type, ())) for ask in asks]
 
+    async def is_known(self, name: str) -> bool:
+        """Whether a program of this type has been here: then what is written down is all."""
+        if (await self.of([name]))[name]:
+            return True
+        rows = [*await self._store.workers(), *await self._store.workers(gone=True)]
+        return any(row.who is not None and name in (row.who.types or ()) for row in rows)
+
     async def _puts(self, types: Mapping[str, Sequence[str]]) -> list[Record]:
         puts: list[Record] = []
         for (name, paths), record in zip(
@@ -109,6 +125,23 @@ def _applied(ask: Ask, paths: tuple[str, ...]) -> Ask:
         why = 'it has secret arguments, which must be given by name: {"kwargs": {...}}'
         raise BadArguments(f"{ask.type}: {why}", job=ask.type, path="", why=why)
     return msgspec.structs.replace(ask, secret=paths)
+
+
+def bared(payload: str, paths: Sequence[str]) -> str | None:
+    """The arguments without their secrets; `None` if there are none in it.
+
+    Without names nobody can tell which of them are secret.
+    """
+    if not paths or not has_arguments(payload):
+        return None
+    if not _is_named(payload):
+        return msgspec.json.encode([REDACTED]).decode()
+    return redacted_at(payload, paths) if values_at(payload, paths) else None
+
+
+def has_arguments(payload: str) -> bool:
+    """Whether it says anything that could be secret."""
+    return msgspec.json.decode(payload) not in _NOTHING
 
 
 def _is_named(payload: str) -> bool:

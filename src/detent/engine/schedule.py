@@ -15,6 +15,7 @@ from detent.engine.enqueueing import Ask, OnConflict
 from detent.engine.timetable import Timetable, timetable
 from detent.errors import BadSchedule
 from detent.lifecycle.event import By
+from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Key, Record
 
@@ -122,6 +123,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def changed(self, what: str, now: int, by: By, reason: str | None) -> Schedule:
         """The same schedule, remembering who changed it."""
+        if max(len(reason or ""), len(by.id)) > REASON_MAX:
+            _refuse("reason", f"who and why have at most {REASON_MAX} characters each")
         last = self.changes[-1].at if self.changes else now
         change = Changed(max(now, last), what, by.kind, by.id, reason)
         return replace(self, changes=(*self.changes, change)[-CHANGES_MAX:])
@@ -147,6 +150,8 @@ def check(plan: Plan) -> None:
     """Raise `BadSchedule` when the plan cannot work."""
     if not plan.name or len(plan.name) > NAME_MAX:
         _refuse("name", f"a name has 1 to {NAME_MAX} characters")
+    if len(plan.description) > REASON_MAX:
+        _refuse("description", f"it has at most {REASON_MAX} characters")
     if not 1 <= plan.catch_up_max <= CATCH_UP_MAX:
         _refuse("catch_up_max", f"must be from 1 to {CATCH_UP_MAX}")
     if timetable(plan.expression, plan.zone, 0).next_after(0) is None:

@@ -10,18 +10,26 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine import limits
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
-from detent.engine.declared import Declared
+from detent.engine.declared import Declared, bared, has_arguments
 from detent.engine.enqueueing import Answer, Clash, Enqueued, born
 from detent.engine.firing import Firing, ask_for
 from detent.engine.identity import Identity
 from detent.engine.schedule import KIND, Overlap, Plan, Schedule, check, read, written
-from detent.errors import BadSchedule, ScheduleExists, StoreBusy, UnknownSchedule, Unstorable
+from detent.errors import (
+    BadSchedule,
+    ScheduleExists,
+    StoreBusy,
+    UnknownSchedule,
+    UnknownType,
+    Unstorable,
+)
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
-from detent.lifecycle.machine import Refusal
+from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import (
     Committed,
     Key,
@@ -38,6 +46,7 @@ from detent.stores.api import (
 __all__ = ["Schedules"]
 
 _log = logging.getLogger(__name__)
+_HELD = "secret arguments would lie in the schedule: let the job look them up"
 
 
 class Schedules:
@@ -144,6 +153,8 @@ class Schedules:
         """One job of the schedule now, whatever its slots and its overlap say, paused or not."""
         for _ in range(TRIES_MAX):
             record, schedule = await self._known(key)
+            if await self._bared(schedule) is not None:
+                raise BadSchedule(f"schedule: job: {_HELD}", field="job")
             firing = Firing(record, schedule, self._store.now(), self._identity)
             unit = firing.by_hand(by, reason)
             if isinstance(unit, Refusal):
@@ -184,6 +195,7 @@ class Schedules:
 
     async def _need_sound(self, plan: Plan, by: By) -> None:
         """Try the plan out: a schedule that can never fire is refused when it is made."""
+        limits.need_job(plan.job)
         [job] = await self._declared.applied([plan.job])
         check(replace(plan, job=job))
         now = self._store.now()
@@ -194,6 +206,14 @@ class Schedules:
         new = born(ask, self._identity.id(), now, j.Context(by, self._identity.id(), place=1))
         if isinstance(new, Refusal):
             raise BadSchedule(f"schedule: job: {new.message}", field="job", refusal=new.code)
+
+    async def need_known(self, plan: Plan) -> None:
+        """Refuse arguments of a type of which nobody knows yet what is secret about it."""
+        name = plan.job.type
+        if has_arguments(plan.job.payload) and not await self._declared.is_known(name):
+            why = f"No worker for {name} has been seen here, so its arguments may be secret ones"
+            fix = "start its program once, or say --unknown-type to store what you have typed"
+            raise UnknownType(f"{why}: {fix}", type=name)
 
     # --- firing ---------------------------------------------------------------------------------
 
@@ -211,6 +231,9 @@ class Schedules:
         known: set[str] = set()
         for _ in range(TRIES_MAX):
             schedule = read(record)
+            if (payload := await self._bared(schedule)) is not None:
+                await self._hold(record, schedule, payload)
+                return
             before = await self._still_live(schedule)
             unit = Firing(record, schedule, self._store.now(), self._identity).due(before, known)
             match await self._commit(unit):
@@ -225,6 +248,20 @@ class Schedules:
                     # A job of the slot before has moved on: look at it again.
                     continue
         raise _busy((record.tenant, record.id))
+
+    async def _bared(self, schedule: Schedule) -> str | None:
+        """Its arguments without what its program has declared secret since, if they have any."""
+        job = schedule.plan.job
+        return bared(job.payload, (await self._declared.of([job.type]))[job.type])
+
+    async def _hold(self, record: Record, schedule: Schedule, payload: str) -> None:
+        """Fire it no more, and keep its secrets no longer."""
+        name, now = schedule.plan.name, self._store.now()
+        plan = replace(schedule.plan, job=replace(schedule.plan.job, payload=payload))
+        by = By(Actor.SYSTEM, f"schedule {name}")
+        held = replace(schedule, plan=plan, is_paused=True).armed(now)
+        if await self._put(held.changed("paused", now, by, _HELD), record.version):
+            _log.warning("schedule %s is paused: %s", name, _HELD)
 
     async def _still_live(self, schedule: Schedule) -> Sequence[Job]:
         """The jobs of the slot before that have not ended, where it matters."""

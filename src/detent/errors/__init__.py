@@ -71,6 +71,7 @@
     ├── BadSchedule            a schedule that says no times, or no job that could be made
     ├── ScheduleExists         a schedule of that name is there already (edit it)
     ├── UnknownSchedule        no schedule of that name
+    ├── UnknownType            no program of that type has worked on this store
     └── StoreError             a store that cannot do what it was asked
         ├── BadName            a name that no database can keep (leave NUL and half characters out)
         ├── BadUrl             an address that names no store
@@ -137,6 +138,7 @@ from detent.errors.jobs import (
     UnknownJob,
     UnknownKey,
     UnknownSchedule,
+    UnknownType,
     UnknownWebhook,
     UnknownWorkflow,
     WebhookError,
@@ -292,6 +294,7 @@ __all__ = [
     "UnknownKey",
     "UnknownSchedule",
     "UnknownSlot",
+    "UnknownType",
     "UnknownWebhook",
     "UnknownWorker",
     "UnknownWorkflow",

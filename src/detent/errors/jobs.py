@@ -276,6 +276,12 @@ class ScheduleExists(DetentError):
     code = "schedule_exists"
 
 
+class UnknownType(DetentError):
+    """No program of that type has worked on this store, so nobody knows what is secret about it."""
+
+    code = "unknown_type"
+
+
 class UnknownSchedule(DetentError):
     """There is no schedule of that name."""
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from detent.errors import DetentError
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
+from detent.runtime.complaining import Complaint
 from detent.stores.api import Death, WorkerRow
 
 __all__ = ["Beating", "Hearing", "Pace", "boot_clock"]
@@ -156,14 +157,16 @@ class Beating:
             both.create_task(self._watch())
 
     async def _beat_on(self) -> None:
+        complaint = Complaint(_log, "the beat of the workers here fails")
         while True:
             self._wake.clear()
             sent = self._clock()
             try:
                 await self.beat()
+                complaint.end()
                 next_at = sent + self._pace.every_s
             except _FAULTS as error:
-                _log.warning("the beat of %d workers failed: %s", len(self._kept), _why(error))
+                complaint.say(_why(error))
                 next_at = self._clock() + self._pace.retry_s
             await self._sleep_until(next_at)
 

@@ -297,6 +297,15 @@ Method = Callable[Concatenate[B, P], Coroutine[Any, Any, T]]
 Each = Callable[Concatenate[B, P], AsyncIterator[T]]
 
 
+def _known_as(call: Any, method: Any, prefix: str = "") -> None:
+    """Give both the name that people use: help and complaints about arguments show it."""
+    name = method.__name__.removeprefix("_")
+    owner = method.__qualname__.rpartition(".")[0]
+    call.__name__ = f"{prefix}{name}"
+    call.__qualname__ = f"{owner}.{prefix}{name}"
+    method.__qualname__ = f"{owner}.{name}"
+
+
 def blocking(method: Method[B, P, T]) -> Callable[Concatenate[B, P], T]:
     """The twin of a coroutine method that waits."""
 
@@ -304,6 +313,7 @@ def blocking(method: Method[B, P, T]) -> Callable[Concatenate[B, P], T]:
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.bridge.run(method(self, *args, **kwargs))
 
+    _known_as(call, method)
     return call
 
 
@@ -314,6 +324,7 @@ def awaiting(method: Method[B, P, T]) -> Callable[Concatenate[B, P], Coroutine[A
     async def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.bridge.reach(method(self, *args, **kwargs))
 
+    _known_as(call, method, "a")
     return call
 
 
@@ -326,6 +337,7 @@ def blocking_each(method: Each[B, P, T]) -> Callable[Concatenate[B, P], Iterator
         while found := self.bridge.run(_next(items)):
             yield from found
 
+    _known_as(call, method)
     return call
 
 
@@ -338,6 +350,7 @@ def awaiting_each(method: Each[B, P, T]) -> Callable[Concatenate[B, P], AsyncIte
         while found := await self.bridge.reach(_next(items)):
             yield found[0]
 
+    _known_as(call, method, "a")
     return call
 
 

@@ -20,7 +20,7 @@ from detent.engine.engine import Engine
 from detent.engine.progress import Result
 from detent.engine.trace import Trace
 from detent.engine.trace import read as read_trace
-from detent.errors import BadOption, BadResult, NoStore
+from detent.errors import BadArguments, BadOption, BadResult, NoStore
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
@@ -91,7 +91,7 @@ class Heard:
         if self._said > limits.LOG_LINES_MAX or self._chars > limits.LOG_CHARS_MAX:
             self._dropped += 1
         else:
-            self.lines.append(Line(at, line, self.kept(level, _LEVEL_MAX)))
+            self.lines.append(Line(at, line, self.kept(str(level), _LEVEL_MAX)))
 
     def rest(self, now: int) -> tuple[Line, ...]:
         """The lines that are not in the store yet, and how many will never be."""
@@ -233,16 +233,16 @@ class Context:
         """The time of the store, in microseconds."""
         return self._engine.store.now()
 
-    def log(self, text: str, level: str = "info") -> None:
+    def log(self, text: object, level: str = "info") -> None:
         """A line for the job's log. What cannot be stored is mended: a log never fails a job."""
-        self.heard.say(text, level, self.now())
+        self.heard.say(str(text), level, self.now())
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""
         if not 0 <= percent <= PERCENT_MAX:
             why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
             raise BadOption(why, option="percent", value=percent)
-        line = self.heard.kept(text, limits.LINE_CHARS_MAX)
+        line = self.heard.kept(str(text), limits.LINE_CHARS_MAX)
         self.heard.noted(Note(self.now(), self.attempt, int(percent), line))
 
     def enqueue(self, *calls: Asking) -> None:
@@ -252,6 +252,10 @@ class Context:
         call with a unique or an idempotency key is refused, because another job that has it would
         be in the way of the end itself.
         """
+        for call in calls:
+            if not hasattr(call, "ask"):
+                why = f"A {type(call).__name__} is no call: ctx.enqueue(job.bind(...), ...)"
+                raise BadArguments(why, path="")
         need_no_conn(calls)
         for call in calls:
             self._need_fit(call.ask(self._engine.store.now()))
@@ -326,7 +330,11 @@ class Context:
     def saved(self, kind: type[T]) -> T | None: ...
     def saved(self, kind: Any = Any) -> Any:
         """The newest checkpoint of this or an earlier attempt, as that type; `None` if none."""
-        return None if self._checkpoint is None else Reader(kind).read(self._checkpoint)
+        try:
+            return None if self._checkpoint is None else Reader(kind).read(self._checkpoint)
+        except BadValue as bad:
+            why = f"The checkpoint of an earlier attempt is no {kind!r:.60}: {bad}"
+            raise BadResult(why, path=bad.path, why=bad.why) from None
 
     async def _save(self, value: object) -> None:
         """Keep a checkpoint. When this returns it survives whatever happens to the run."""

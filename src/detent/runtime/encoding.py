@@ -6,13 +6,18 @@ Nothing else ever becomes a payload or a result, so reading one runs no code of 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 import re
+from datetime import datetime
 from typing import Any
 
 import msgspec
+import msgspec.inspect
 
-__all__ = ["BadValue", "Reader", "digest_of", "encode", "mended"]
+from detent.runtime.outcomes import Outcome
+
+__all__ = ["BadValue", "Reader", "digest_of", "encode", "is_foreign", "mended"]
 
 _NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
@@ -80,6 +85,14 @@ class Reader:
             raise _misfit(str(error)) from None
 
 
+def is_foreign(kind: type) -> bool:
+    """Whether neither JSON nor anybody here knows what values of that class are made of."""
+    is_open = kind is object or getattr(kind, "_is_protocol", False)
+    if is_open or hasattr(kind, "model_validate_json") or issubclass(kind, _KNOWN):
+        return False
+    return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
+
+
 def _misfit(message: str) -> BadValue:
     found = _AT.search(message)
     if found is None:
@@ -88,14 +101,44 @@ def _misfit(message: str) -> BadValue:
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know itself: a pydantic model says what it is made of."""
+    """What msgspec does not know itself: a pydantic model says what it is made of.
+
+    A text, a number or a moment of a class of its own is written as what it is: template engines
+    and libraries of data make such, and whoever passes one on sees no difference.
+    """
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__qualname__} cannot be written as JSON")
+    for kind, plain in _ROOTS:
+        if isinstance(value, kind):
+            return plain(value)
+    raise TypeError(_why_not(value))
+
+
+_KNOWN = (str, int, float, list, dict)
+"""What JSON has itself: a class that is derived from one of them is made of it again."""
+_ROOTS: tuple[tuple[type, Any], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    (datetime, lambda value: datetime.fromisoformat(datetime.isoformat(value))),
+)
+
+
+def _why_not(value: Any) -> str:
+    name = type(value).__qualname__
+    if isinstance(value, Outcome):
+        return f"{name} is raised, not returned: raise {name}(...)"
+    if inspect.iscoroutine(value):
+        value.close()
+        return "it is a coroutine that nobody awaited: make the function async def, or await it"
+    return f"{name} cannot be written as JSON"
 
 
 def _built(kind: type, value: Any) -> Any:
     """The way back. A strict model wants to know that it reads JSON, so it is given JSON."""
+    if any(issubclass(kind, root) and isinstance(value, root) for root in _KNOWN):
+        made: Any = kind
+        return made(value)
     if not hasattr(kind, "model_validate_json"):
         raise TypeError(f"{kind!r} cannot be read from JSON")
     try:

@@ -30,7 +30,11 @@ Span = float | timedelta
 def us_of(span: Span) -> int:
     """The same in whole microseconds."""
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    return round(seconds * 1_000_000)
+    try:
+        return round(seconds * 1_000_000)
+    except (TypeError, ValueError, OverflowError):
+        why = f"A length of time is a number of seconds, or a timedelta, not {span!r:.60}"
+        raise BadOption(why, value=str(span)[:60]) from None
 
 
 class Outcome(Exception):

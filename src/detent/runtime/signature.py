@@ -11,15 +11,17 @@ Arguments are checked by reading them back as the worker will: whatever gets in 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from types import GenericAlias, NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from detent.errors import BadArguments, BadResult, BadSignature
 from detent.runtime.context import Context
-from detent.runtime.encoding import BadValue, Reader, encode
+from detent.runtime.encoding import BadValue, Reader, encode, is_foreign
 from detent.runtime.executors.means import Means
 from detent.runtime.hiding import Hidden
 
@@ -29,6 +31,29 @@ _P = inspect.Parameter
 _MANY = (_P.VAR_POSITIONAL, _P.VAR_KEYWORD)
 _PLAIN = (int, str, bool)
 """Types whose values are read back as they were written, all of them."""
+
+
+def _is_context(hint: Any) -> bool:
+    """A function that is also called without one says `Context | None`."""
+    args = get_args(hint)
+    return hint is Context or (Context in args and all(one in (Context, NoneType) for one in args))
+
+
+def _readable(hint: Any) -> Any:
+    """The same, where JSON has only one thing for it: anything, and a list."""
+    if hint is object:
+        return Any
+    if get_origin(hint) is Iterable:
+        return GenericAlias(list, get_args(hint))
+    return hint
+
+
+def _annotated(function: Any) -> Any:
+    """Where its types are: a partial has none of its own, nor has an object that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    has_own = inspect.isroutine(function) or inspect.isclass(function)
+    return function if has_own else type(function).__call__
 
 
 class _Payload(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +91,10 @@ class Signature:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             why = "a generator does not run when it is called; return a list instead of yielding"
             raise BadSignature(f"{name} cannot be a job: {why}", job=name)
+        try:
+            inspect.signature(function)
+        except ValueError as error:
+            raise BadSignature(f"{name} cannot be a job: {error}", job=name) from None
         for path in self.hidden.paths:
             self._need_named(path)
         self.hidden.need_sound(name, function)
@@ -87,7 +116,7 @@ class Signature:
     @cached_property
     def wants_context(self) -> bool:
         """Whether it asks for the `Context` of its run, as its first parameter."""
-        asking = [name for name, hint in self._hints.items() if hint is Context]
+        asking = [name for name, hint in self._hints.items() if _is_context(hint)]
         if not asking:
             return False
         first = next(iter(inspect.signature(self.function).parameters))
@@ -95,6 +124,12 @@ class Signature:
             why = f"its Context must be the first parameter, not {asking[-1]!r}"
             raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name)
         return True
+
+    def takes(self, name: str) -> bool:
+        """Whether callers can give an argument of that name."""
+        parameters = inspect.signature(self.function).parameters
+        takes_any = any(one.kind is _P.VAR_KEYWORD for one in parameters.values())
+        return takes_any or (name in parameters and parameters[name].kind not in _MANY)
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The call as exact JSON; `BadArguments` names the value that does not fit."""
@@ -201,6 +236,22 @@ class Signature:
             return {}, set()
         return self._readers, {one.name for one in parameters if one.default is _P.empty}
 
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """What arguments are if they are left out, as JSON has them; none that may be secret."""
+        readers, needed = self._named
+        if self.hidden.declared:
+            return {}
+        given = {name: self._signature.parameters[name].default for name in readers.keys() - needed}
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            # What is no value of its type, like a mark of our own, stands for nothing.
+            with suppress(BadArguments):
+                is_none = value is None
+                text = b"null" if is_none else self._written(name, name, value)
+                found[name] = msgspec.json.decode(text)
+        return found
+
     def result(self, text: str | None) -> Any:
         """What the handler returned, as the type it promised."""
         try:
@@ -212,7 +263,7 @@ class Signature:
     @cached_property
     def _hints(self) -> dict[str, Any]:
         try:
-            return get_type_hints(self.function, include_extras=True)
+            return get_type_hints(_annotated(self.function), include_extras=True)
         except NameError as error:
             why = f"{error}; its types must be importable where it is defined"
             raise BadSignature(f"{self.name} cannot be a job: {why}", job=self.name) from error
@@ -225,15 +276,24 @@ class Signature:
 
     @cached_property
     def _readers(self) -> dict[str, Reader]:
+        self._need_returnable()
         return {name: self._reader(name) for name in self._signature.parameters}
 
     @cached_property
     def _returned(self) -> Reader:
         return self._reader("return")
 
+    def _need_returnable(self) -> None:
+        """Refuse a result that can only fail, and would do so after the work is done."""
+        hint = self._hints.get("return")
+        if isinstance(hint, type) and is_foreign(hint):
+            why = f"it returns a {hint.__qualname__}, which cannot be written as JSON"
+            fix = "return what is of use to others, or nothing: -> None"
+            raise BadSignature(f"{self.name} cannot be a job: {why}; {fix}", job=self.name)
+
     def _reader(self, name: str) -> Reader:
         try:
-            return Reader(self._hints.get(name, Any))
+            return Reader(_readable(self._hints.get(name, Any)))
         except TypeError as error:
             where = f"{self.name} cannot be a job: {name!r} is of a type that JSON has no room for"
             raise BadSignature(f"{where}: {error}", job=self.name, parameter=name) from error

@@ -9,7 +9,8 @@ from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from detent.app.asking import Call
+from detent.app.asking import Call, need_calls
+from detent.app.checking import need
 from detent.app.connection import Connection
 from detent.app.detent import Detent
 from detent.app.handle import Handle
@@ -17,6 +18,7 @@ from detent.app.options import CallOptions
 from detent.engine.engine import Engine
 from detent.engine.secrets import Owner, redacted
 from detent.lifecycle.job.table import TIMED
+from detent.runtime.bridge import need_no_loop
 from detent.runtime.draining import Drain
 from detent.runtime.running import Moment
 from detent.stores.api import Stored, WorkerRow
@@ -65,6 +67,7 @@ class Rig:
         their slots move the clock yourself. With `crash` the worker dies at that moment of its
         first job, and `Crashed` is raised.
         """
+        need_no_loop()
         return asyncio.run(self.adrain(advance=advance, crash=crash))
 
     async def adrain(
@@ -91,7 +94,7 @@ class Rig:
 
     def run(self, call: Call[R]) -> R:
         """Enqueue one job, run everything that is due, and answer its result or raise its error."""
-        [handle] = self.app.enqueue_calls([call], None)
+        [handle] = self.app.enqueue_calls(need_calls([call]), None)
         self.drain()
         return handle.result(timeout=0)
 
@@ -105,6 +108,7 @@ class Rig:
         Options of the call that say where it waits or whose it is (`using(queue=...)`) must be
         those of the job. `count` asks for exactly that many, 0 for none.
         """
+        need_calls([call])
         jobs = self.enqueued()
         found = [one for one in jobs if _fits(self._opened(one), call)]
         wanted = f"{count} times" if count is not None else "at least once"
@@ -149,6 +153,7 @@ class Rig:
 
 
 def _dying(crash: Moment | str | None) -> Callable[[Moment], None]:
+    need("crash", crash, crash is None or crash in list(Moment), " or ".join(Moment))
     where = None if crash is None else Moment(crash)
 
     def at(moment: Moment) -> None:
@@ -160,16 +165,12 @@ def _dying(crash: Moment | str | None) -> Callable[[Moment], None]:
 
 def _fits(stored: Stored, call: Call[Any]) -> bool:
     job, body, options = stored.job, stored.body, call.options
-    same = body.type == call.signature.name and body.payload == call.payload
-    return same and all(
-        have == _said(options, option, have)
-        for option, have in (
-            ("queue", job.queue),
-            ("priority", job.priority),
-            ("tenant", job.tenant),
-            ("key", body.key),
-        )
-    )
+    if (body.type, body.payload) != (call.signature.name, call.payload):
+        return False
+    said = (("queue", job.queue), ("priority", job.priority), ("tenant", job.tenant))
+    is_there = all(have == _said(options, option, have) for option, have in said)
+    # A key is declared as a pattern, and the job has what came of it.
+    return is_there and call.key in (None, body.key)
 
 
 def _said(options: CallOptions, option: str, otherwise: object) -> object:

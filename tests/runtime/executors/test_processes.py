@@ -74,6 +74,16 @@ async def test_threads_without_a_context_are_heard_too(pool: ProcessExecutor, de
     assert lines(run) == ["from a thread"]
 
 
+@pytest.mark.parametrize("how", ["none", "closed", "other"])
+async def test_who_takes_the_streams_away_takes_them_from_no_other(
+    pool: ProcessExecutor, desk: Desk, how: str
+) -> None:
+    muted = value(await pool.run(await desk.run_of("mute", how)))
+    run = await desk.run_of("speak")
+    assert value(await pool.run(run)) == muted, "the same process, which has not died of it"
+    assert lines(run) == ["heard"]
+
+
 async def test_around_and_logging_work_for_coroutines(pool: ProcessExecutor, desk: Desk) -> None:
     run = await desk.run_of("atalk")
     assert value(await pool.run(run)) == run.ctx.job_id

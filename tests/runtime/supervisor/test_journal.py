@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sqlite3
 import stat
@@ -66,6 +67,17 @@ def test_a_second_supervisor_is_refused_by_the_pid_of_the_first(journal: Journal
     assert caught.value.fields["pid"] == os.getpid()
     journal.close()
     Journal(journal.directory).close()
+
+
+def test_a_disk_without_room_for_the_lock_is_told_as_ours(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with pytest.raises(BadJournal, match=str(tmp_path)):
+            Journal(tmp_path / "d")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    Journal(tmp_path / "d").close()
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.app.connection import REMOTE
 from detent.app.detent import Detent
@@ -66,7 +67,8 @@ class Child:
 
     def __init__(self, app: Detent, told: Told, inside: Inside, instance: str) -> None:
         self._app = app
-        self._told = told
+        # Read anew, the program may name other queues than its supervisor has read.
+        self._told = replace(told, settings=told.settings.serving(app.queues))
         self._inside = inside
         self._instance = instance
         self._known = asyncio.Event()
@@ -264,8 +266,10 @@ class Child:
 
     def _quit(self, code: int) -> None:
         """End now, whatever threads still do."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            # A handler may have put anything there, nothing included.
+            with suppress(Exception):
+                stream.flush()
         os._exit(code)
 
 

@@ -15,10 +15,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
-from detent.app.fleet.guarding import guard
+from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
@@ -61,7 +63,7 @@ class Fleet:
         self.app = app
         self.orders = orders
         self.id = str(uuid4())
-        self.members = Members(orders, self.id, tuple(app.handlers))
+        self.members = Members(_serving(orders, app), self.id, tuple(app.handlers))
         self._revision = 0
         self._is_made = False
         self._changing = asyncio.Lock()
@@ -223,6 +225,7 @@ class Fleet:
             asyncio.create_task(bridge.reach(beating.run()), name="beating"),
             asyncio.create_task(self.shipping.run(), name="shipping"),
             asyncio.create_task(guard(self.app.connection.url), name="guard"),
+            asyncio.create_task(mind(self.journal.directory), name="mind"),
         ]
 
     def _lapse(self, instances: Sequence[str]) -> None:
@@ -274,6 +277,11 @@ class Fleet:
         if self.orders.upkeep:
             await self.app.bridge.reach(_kept_up(self.app))
         await self.shipping.ship()
+
+
+def _serving(orders: Orders, app: Detent) -> Orders:
+    settings = orders.told.settings.serving(app.queues)
+    return replace(orders, told=replace(orders.told, settings=settings))
 
 
 def _journal(orders: Orders) -> Journal:

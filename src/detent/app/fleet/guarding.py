@@ -7,14 +7,16 @@ that. A fleet whose file was deleted or replaced ends with an error instead.
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Final
 
 from detent import stores
 from detent.errors import StoreBroken
 
-__all__ = ["guard"]
+__all__ = ["gone", "guard", "mind"]
 
+_log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 2.0
 _LOOKS: Final = 2
 """A look may fall between the two steps of somebody who puts the same file back."""
@@ -26,16 +28,31 @@ async def guard(url: str) -> None:
     To be called when the store is open.
     """
     path = stores.file_of(url)
-    known = None if path is None else _identity(path)
-    missed = 0
-    while missed < _LOOKS:
-        await asyncio.sleep(_LOOK_S)
-        missed = 0 if path is None or _identity(path) == known else missed + 1
+    await (asyncio.Event().wait() if path is None else gone(path))
     raise StoreBroken(
         f"The file {path} was deleted or replaced while it was in use: what is written there now,"
         " nobody will see. Put the right one in its place, and start again",
         path=str(path),
     )
+
+
+async def mind(folder: Path) -> None:
+    """Say so when the state folder has gone. That is no reason to end: the jobs are elsewhere."""
+    await gone(folder / "lock")
+    _log.error(
+        "the state folder %s was deleted or replaced: what workers write is kept no more, and who"
+        " starts after a crash will not know of them. Start this fleet again when it suits you",
+        folder,
+    )
+    await asyncio.Event().wait()
+
+
+async def gone(path: Path, look_s: float = _LOOK_S) -> None:
+    """Come back when the file that is there now is there no more."""
+    known, missed = _identity(path), 0
+    while missed < _LOOKS:
+        await asyncio.sleep(look_s)
+        missed = 0 if _identity(path) == known else missed + 1
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -188,7 +188,7 @@ class Members:
             started_at=0,
             slot=handover.slot,
             slots=settings.slots,
-            queues=settings.queues,
+            queues=settings.served,
             types=settings.types or self._types,
             tenants=settings.tenants,
         )

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from detent.engine.engine import Engine
-from detent.errors import BadJournal, StoreError
+from detent.errors import BadHistory, BadJournal, StoreError
+from detent.lifecycle.event import Event
 from detent.runtime.bridge import Bridge
+from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.supervisor import Supervisor
 
 __all__ = ["Shipping"]
@@ -38,19 +41,21 @@ class Shipping:
     async def run(self) -> None:
         """Send whatever is new, until called off."""
         news = asyncio.Event()
+        complaint = Complaint(_log, "the journal cannot be shipped")
         forget = self._tree.listen(news.set)
         try:
             while True:
                 news.clear()
                 try:
                     await self.ship()
+                    complaint.end()
                     await news.wait()
                     await asyncio.sleep(_PAUSE_S)
                 except (StoreError, BadJournal) as error:
                     # A disk that is full has room again one day, as a store that is away is back.
                     if isinstance(error, StoreError) and not error.retryable:
                         raise
-                    _log.info("the journal is shipped later: %s", error)
+                    complaint.say(str(error))
                     await asyncio.sleep(_RETRY_S)
         finally:
             forget()
@@ -60,6 +65,24 @@ class Shipping:
         while entries := self._tree.journal.read(self._sent, _BATCH):
             events = [entry.event for entry in entries if entry.event is not None]
             if events:
-                await self._bridge.reach(self._engine.workers.ship(events))
+                await self._send(events)
             self._sent = entries[-1].seq
             self._tree.journal.move_cursor(_CURSOR, self._sent)
+
+    async def _send(self, events: Sequence[Event]) -> None:
+        """To a store that has heard what was sent before; if it has not, from the beginning.
+
+        It may be another store than the last fleet had, or one that was put back to an earlier day.
+        """
+        try:
+            await self._bridge.reach(self._engine.workers.ship(events))
+        except BadHistory:
+            for instance in dict.fromkeys(event.record for event in events):
+                await self._send_whole(instance)
+
+    async def _send_whole(self, instance: str) -> None:
+        try:
+            events = self._tree.journal.history(instance)
+            await self._bridge.reach(self._engine.workers.ship(events))
+        except BadHistory as error:
+            _log.warning("the store knows something else, and stays with it: %s", error)

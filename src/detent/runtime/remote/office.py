@@ -317,7 +317,7 @@ def _answer(said: Answered) -> j.Answer:
 def _facts(settings: Settings) -> dict[str, Any]:
     """What the server shows of us."""
     return {
-        "queues": settings.queues,
+        "queues": settings.served,
         "concurrency": settings.slots,
         "hostname": host_name(),
         "pid": os.getpid(),

@@ -19,6 +19,7 @@ from detent.lifecycle import worker as w
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.worker import Accepted, Answer, Birth, Ending, Exit, Instance, WorkerState
+from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.body import Body, Born
 from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.tree import Tree, settle
@@ -124,11 +125,13 @@ class Live:
         A journal that cannot be written does not undo what it should tell; until it can, nobody
         hears of it.
         """
+        what, clock = f"what happened to {self.id} is not written down", self.tree.clock
+        complaint = Complaint(_LOG, what, clock.monotonic)
         while True:
             try:
                 return self.move(verb, *told, **more)
             except BadJournal as error:
-                _LOG.error("what happened to %s cannot be written down yet: %s", self.id, error)
+                complaint.say(str(error))
                 await self.tree.clock.sleep(_RETRY_S)
 
     async def finish(self, seen: Exit) -> bool:

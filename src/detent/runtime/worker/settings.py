@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine import limits
 from detent.errors import BadOption
@@ -18,14 +21,15 @@ STALL_S_MIN = 5.0
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What it works on, and how much of it at once.
 
-    Queues are served from left to right, or with `fair` in turn; tenants always in turn. `slots` is
+    Queues are served from left to right, or with `fair` in turn; tenants always in turn. `queues`
+    of `None` are those that the program names, which `serving` puts in their place. `slots` is
     how many jobs run at once, `sync_slots` how many of them in threads and processes. `types` of
     `None` are all that there are handlers for. `grace_s` is how long a run that was called off has
     until it is interrupted, and again until it is killed, unless its type says otherwise. `stall_s`
     is how long a coroutine may hold up the loop of all before it is given up; `None` is for ever.
     """
 
-    queues: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] | None = None
     slots: int = 100
     sync_slots: int = 10
     types: tuple[str, ...] | None = None
@@ -43,12 +47,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             why = f"stall_s is {STALL_S_MIN:g} s or more: less may be a busy machine"
             raise BadOption(why, option="stall_s", value=self.stall_s)
         for option in ("queues", "tenants"):
-            if not getattr(self, option):
+            if getattr(self, option) == ():
                 raise BadOption(f"A worker without {option} has nothing to do", option=option)
         # Names that no job can have would be waited for in vain.
-        for what, names in (("queue", self.queues), ("tenant", filter(None, self.tenants))):
+        for what, names in (("queue", self.served), ("tenant", filter(None, self.tenants))):
             for name in names:
                 limits.need_name(what, name)
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The queues that it serves."""
+        return ("default",) if self.queues is None else self.queues
+
+    def serving(self, named: Iterable[str]) -> Settings:
+        """The same for a program that names these queues: all of them in turn, if none were said.
+
+        A job on a queue of its own runs without another word; nobody waits behind anybody else.
+        """
+        if self.queues is not None:
+            return self
+        queues = tuple(dict.fromkeys(("default", *named)))
+        fair = Fair.QUEUES if self.fair is None and len(queues) > 1 else self.fair
+        return replace(self, queues=queues, fair=fair)
 
 
 class Running(msgspec.Struct, frozen=True):

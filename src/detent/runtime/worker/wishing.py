@@ -102,7 +102,7 @@ class Wishes:
             by=self._by,
             holder=self._by.id,
             leases=tuple(f"{name}.{number}" for number in range(size)),
-            queues=settings.queues,
+            queues=settings.served,
             tenant=tenant,
             types=types,
             fair=settings.fair,

@@ -15,7 +15,7 @@ from detent.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["UNFIT", "broken", "is_fatal", "is_ours", "translated"]
+__all__ = ["UNFIT", "broken", "is_busy", "is_fatal", "is_ours", "translated"]
 
 UNFIT: Final = (
     sqlite3.IntegrityError,
@@ -32,6 +32,9 @@ _MASK = 0xFF
 _FATAL: Final = frozenset(
     {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN}
 )
+_FORBIDDEN: Final = frozenset(
+    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+)
 
 
 def translated(error: sqlite3.Error) -> StoreError:
@@ -40,12 +43,15 @@ def translated(error: sqlite3.Error) -> StoreError:
     name = getattr(error, "sqlite_errorname", "unknown")
     if code == sqlite3.SQLITE_FULL:
         return StoreFull("The disk is full; nothing was committed. Free some space, try again")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if is_busy(error):
         return StoreBusy("Another program holds a write transaction on the file for too long")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
         return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
     if code == sqlite3.SQLITE_INTERRUPT:
         return ReadTooLong("The answer took too long to find; ask for less")
+    if code in _FORBIDDEN:
+        why = f"SQLite may not open the file, or not write beside it ({error})"
+        return StoreUnavailable(f"{why}; see who owns it and its folder", sqlite=name)
     return StoreUnavailable(f"SQLite failed ({error}); try again", sqlite=name)
 
 
@@ -62,6 +68,11 @@ def broken(error: sqlite3.Error) -> StoreError:
 def is_ours(error: Exception) -> bool:
     """Whether it is the whole transaction that failed, not something that one caller handed in."""
     return isinstance(error, sqlite3.Error) and not isinstance(error, UNFIT)
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else is at it, who will be done in a while."""
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_fatal(error: sqlite3.Error) -> bool:

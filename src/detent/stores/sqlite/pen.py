@@ -11,6 +11,7 @@ instructions only, and there are none in between.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import deque
 from itertools import starmap
 from operator import call
@@ -19,7 +20,9 @@ from types import TracebackType
 from typing import Final
 
 from detent.errors import StoreError
-from detent.stores.sqlite.faults import broken, is_fatal
+from detent.stores.sqlite.connection import BUSY_MS
+from detent.stores.sqlite.faults import broken, is_busy, is_fatal
+from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.turns import Calls, Turns
 
 __all__ = ["Pen"]
@@ -33,6 +36,7 @@ class Pen:
 
     def __init__(self, connection: sqlite3.Connection, turns: Turns) -> None:
         self._connection = connection
+        connection.execute(SQL["set_moment"])
         # One for all: to make one for each statement takes longer than the shortest of them.
         self._execute = connection.cursor().execute
         self._turns = turns
@@ -68,9 +72,25 @@ class Pen:
         if self.stopped_by is not None:
             raise self.stopped_by
 
+    def begin(self) -> None:
+        """Begin a transaction, once somebody's own connection has ended its one.
+
+        SQLite itself waits only for a moment: who writes alone hears no signal while it does.
+        """
+        until = time.monotonic() + BUSY_MS / 1_000
+        while True:
+            try:
+                self._execute(SQL["begin"])
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() >= until:
+                    raise
+            else:
+                return
+
     def run(self, statements: Calls) -> None:
-        """Run them, one after the other, for whoever holds it."""
-        for statement in statements:
+        """Run a whole transaction, one after the other, for whoever holds it."""
+        self.begin()
+        for statement in statements[1:]:
             self._execute(*statement)
 
     def write(self, statements: Calls) -> bool:

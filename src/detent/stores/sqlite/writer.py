@@ -220,7 +220,7 @@ class Writer:
     def _attempt(
         self, operations: Iterable[Operation | Waited], *, is_careful: bool
     ) -> tuple[list[Answer], bool]:
-        self._connection.execute(SQL["begin"])
+        self._pen.begin()
         tx = Transaction(self._connection, is_careful=is_careful)
         answers = []
         for operation in operations:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
+import logging
+import socket
 from types import FrameType
 
 import msgspec
@@ -15,6 +18,8 @@ from detent.surfaces.http.fitting import connections
 
 __all__ = ["Bind", "config_of", "need_guard", "serve"]
 
+_log = logging.getLogger("uvicorn.error")
+_NOT_BEGUN = 2
 _DRAIN_S = 30
 _KEEP_ALIVE_S = 65
 _GARBAGE = (50_000, 20, 50)
@@ -47,18 +52,46 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: WebApp) -> None:
         super().__init__(config)
         self._app = app
+        self._work: asyncio.Task[None] | None = None
+
+    async def _serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._work = asyncio.current_task()
+        try:
+            await super()._serve(sockets)
+        except asyncio.CancelledError:
+            if not self.should_exit:
+                raise
+            if self.force_exit:
+                _log.warning("stopped at once: what was begun is not finished")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """The first signal drains, the second ends; neither is passed on: the end is a good one."""
+        """The first signal drains, the second ends; neither is passed on: the end is a good one.
+
+        Who has not begun yet has nothing to finish.
+        """
         self._app.service.begin_stop()
         self.force_exit = self.should_exit
         self.should_exit = True
+        if self._work is not None and (self.force_exit or not self.started):
+            self._work.get_loop().call_soon_threadsafe(self._work.cancel)
 
 
-def serve(app: WebApp, bind: Bind) -> None:
-    """Serve until a signal comes, then drain."""
+def serve(app: WebApp, bind: Bind) -> bool:
+    """Serve until a signal comes, then drain; false if a second one has cut that short."""
     _look_less_for_garbage()
-    _Server(config_of(app, bind), app).run()
+    _log.addFilter(_is_news)
+    server = _Server(config_of(app, bind), app)
+    try:
+        server.run()
+    except SystemExit:
+        # It has said why it cannot begin.
+        raise SystemExit(_NOT_BEGUN) from None
+    return not server.force_exit
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that something was cut short: whoever has sent the second signal knows."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def _look_less_for_garbage() -> None:

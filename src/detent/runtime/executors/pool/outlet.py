@@ -29,16 +29,20 @@ class Outlet:
         faulthandler.register(DUMP_SIGNAL, dump, all_threads=True)
         self._kept = {number: os.dup(number) for number in (1, 2)}
         # Lines are heard when they end, and streams of our own do not close what is underneath.
-        sys.stdout = self._stdout = _stream(1)
-        sys.stderr = self._stderr = _stream(2)
+        self._streams = (_stream(1), _stream(2))
+        sys.stdout, sys.stderr = self._streams
 
     def restore(self) -> None:
         """As it was, whatever the last handler did with it."""
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
+        for stream in (sys.stdout, sys.stderr, *self._streams):
+            # Anything may stand there by now, nothing included.
+            with suppress(Exception):
                 stream.flush()
         for number, kept in self._kept.items():
             os.dup2(kept, number)
+        if any(one.closed for one in self._streams):
+            self._streams = (_stream(1), _stream(2))
+        sys.stdout, sys.stderr = self._streams
 
 
 def _stream(number: int) -> io.TextIOWrapper:

@@ -64,6 +64,10 @@ PRAGMA checkpoint_fullfsync = ON
 -- name: set_query_only
 PRAGMA query_only = ON
 
+-- name: set_moment
+-- While SQLite waits for somebody, a caller that writes by itself hears no signal.
+PRAGMA busy_timeout = 100
+
 -- name: get_journal_mode
 PRAGMA journal_mode
 

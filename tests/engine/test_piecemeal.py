@@ -12,13 +12,17 @@ def test_others_get_in_after_each_piece() -> None:
         seen: list[int] = []
         made: list[int] = []
 
+        def make(number: int) -> int:
+            made.append(number)
+            return -number
+
         async def other() -> None:
             while True:
                 seen.append(len(made))
                 await asyncio.sleep(0)
 
         busy = asyncio.ensure_future(other())
-        found = await piecemeal(lambda n: made.append(n) or -n, range(3 * PIECE))  # type: ignore[func-returns-value, redundant-expr]
+        found = await piecemeal(make, range(3 * PIECE))
         busy.cancel()
         assert found == [-n for n in range(3 * PIECE)]
         return seen

@@ -49,8 +49,8 @@ class Limiting:
         asked = limits_of({**fields, "key": name})
         limit = None if asked is None else asked.limit
         await self._set(call, name, limit)
-        ignored = [one for one in ("expires_at",) if one in fields]
-        return self._desk.reply({"key": name, **_told(limit or Limit()), "ignored": ignored})
+        ignored = {"ignored": ["expires_at"]} if "expires_at" in fields else {}
+        return self._desk.reply({"key": name, **_told(limit or Limit()), **ignored})
 
     async def delete(self, call: Call) -> Reply:
         """Lift the limit of a key."""

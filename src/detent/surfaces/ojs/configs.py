@@ -18,15 +18,14 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import Wanted
 from detent.surfaces.ojs.wire import seconds, span
 
-__all__ = ["IGNORED", "Config", "completed", "read_config"]
+__all__ = ["Config", "completed", "ignored_of", "read_config"]
 
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
 _STRATEGIES: Final = ("reject", "block", "drop_oldest")
 DROPPED_FROM_MAX: Final = 1_000
 """How many jobs are looked through for the oldest of them."""
-IGNORED: Final = ("retention", "dead_letter_queue")
-"""What may be said about a queue, and is kept, but does nothing here."""
+_IGNORED: Final = ("retention", "dead_letter_queue")
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,8 +53,7 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
     given = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
     pressure = _object("backpressure", given.get("backpressure"))
     retry = given.get("default_retry")
-    for name in IGNORED[:1]:
-        _object(name, given.get(name))
+    _object("retention", given.get("retention"))
     return Config(
         now,
         Raw(msgspec.json.encode(dict(fields))),
@@ -67,6 +65,13 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
         _types(given.get("allowed_job_types")),
         _strategy(pressure),
     )
+
+
+def ignored_of(fields: Mapping[str, Raw]) -> list[str]:
+    """What may be said about a queue, and is kept, but does nothing here."""
+    found = [name for name in _IGNORED if name in fields]
+    pressure = msgspec.json.decode(fields.get("backpressure", b"null")) or {}
+    return [*found, "backpressure.max_size_bytes"] if "max_size_bytes" in pressure else found
 
 
 def completed(wanted: Wanted, config: Config | None) -> Wanted:
@@ -97,8 +102,6 @@ def _bound(pressure: Mapping[str, Any]) -> int | None:
     bound = pressure.get("max_depth")
     if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
         raise invalid("backpressure.max_depth must be a number, 1 or more", field="backpressure")
-    if pressure.get("max_size_bytes") is not None:
-        raise unsupported("backpressure.max_size_bytes: queues are bounded by max_depth alone")
     return bound
 
 

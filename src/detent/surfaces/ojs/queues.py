@@ -14,7 +14,7 @@ from detent.lifecycle.job.table import ENDED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.configs import IGNORED, Config, completed, read_config
+from detent.surfaces.ojs.configs import Config, completed, ignored_of, read_config
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.figures import Figures
@@ -112,7 +112,7 @@ class Queues:
             await self._limit(call, name, fields)
         await self._desk.change(KIND, key, changed)
         self._known.forget(key)
-        told_of, ignored = dict(fields), [one for one in IGNORED if one in fields]
+        told_of, ignored = dict(fields), ignored_of(fields)
         return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored, **told_of})
 
     async def limit(self, call: Call) -> Reply:

@@ -30,6 +30,8 @@ _EVERY_US: Final = 1_000_000
 _AHEAD_US: Final = 5_000_000
 """Clocks may differ by so much; a mark that is further ahead was made by a clock gone wrong."""
 _PRUNE_US: Final = 3_600 * 1_000_000
+_SEAL_US: Final = 55 * 1_000_000
+"""A little less than the minute after which everybody asks."""
 _GRACES: Final = 20
 _ATTEMPTS: Final = 3
 
@@ -49,6 +51,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int = 0
     trusting_until: int = 0
     pruned_at: int = 0
+    sealed_at: int = 0
     graces: tuple[Grace, ...] = ()
 
     def is_recent(self, now: int) -> bool:
@@ -102,13 +105,20 @@ class Marking:
 
     async def may_prune(self, now: int) -> bool:
         """Whether it is our turn to forget workers: once an hour, one of all who look after it."""
-        if 0 <= now - self._mark.pruned_at < _PRUNE_US:
+        return await self._is_ours("pruned_at", _PRUNE_US, now)
+
+    async def may_seal(self, now: int) -> bool:
+        """Whether it is our turn to seal what has happened: once a minute, one of all."""
+        return await self._is_ours("sealed_at", _SEAL_US, now)
+
+    async def _is_ours(self, done_at: str, every_us: int, now: int) -> bool:
+        if 0 <= now - getattr(self._mark, done_at) < every_us:
             return False
         version, mark = await _read(self._store)
-        if 0 <= now - mark.pruned_at < _PRUNE_US:
+        if 0 <= now - getattr(mark, done_at) < every_us:
             self._mark = mark
             return False
-        self._mark = replace(mark, pruned_at=now)
+        self._mark = replace(mark, **{done_at: now})
         return await self._put(version, self._mark)
 
     async def _put(self, version: int, mark: Mark) -> bool:

@@ -22,6 +22,7 @@ from detent.engine.lasting import TOTAL, is_over, over, wake_of
 from detent.engine.losing import failure_of, is_spared, reason_of
 from detent.engine.marking import GAP_US, Marking
 from detent.engine.processes import is_gone
+from detent.engine.sealing import Sealing
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -88,6 +89,7 @@ class Upkeep:
         self._last_turn: int | None = None
         self._swept_at: int | None = None
         self._marking = Marking(store, coalescer.commit, identity)
+        self._sealing = Sealing(store, self._marking.may_seal)
         self.gap_at = 0
         """When this upkeep last heard of a gap; whoever beat since then could beat all the time."""
         self.trusting_until = 0
@@ -109,6 +111,7 @@ class Upkeep:
         if units:
             await self._coalescer.commit(units)
         records = await self._records(now)
+        await self._sealing.turn(now)
         moved = sum(bool(unit.moves[0].events) for unit in units)
         self._last_turn = self._store.now()
         return Done(moved, len(units) - moved, lost, records)

@@ -258,7 +258,8 @@ def worker(url: str, **options: Any) -> Iterator[None]:
     begun, stop, app = threading.Event(), Door(), program(url)
 
     async def work() -> None:
-        told: WorkingOptions = {"slots": 20, "upkeep": False, **options}  # type: ignore[typeddict-item]
+        usual = {"slots": 20, "upkeep": False, "queues": ("default",)}
+        told: WorkingOptions = {**usual, **options}  # type: ignore[typeddict-item]
         async with app.working(**told):
             begun.set()
             await stop.wait()

@@ -109,8 +109,10 @@ async def test_what_a_dead_supervisor_left_running_is_removed_first(
     second = await started(runtime, *SLEEP)
     await until(lambda: is_gone(left))
     assert len(_known(tmp_path)) == 1
+    # Whoever watched it hears how it was killed, or if that was too late, that it vanished.
     gone = await first.ended()
-    assert gone == Exit(Ending.RAISED, code="container_error"), "it vanished under its watch"
+    vanished = Exit(Ending.RAISED, code="container_error")
+    assert gone in (vanished, Exit(Ending.EXITED, number=137)), "it was removed under its watch"
     await second.force()
     await second.ended()
 

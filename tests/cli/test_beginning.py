@@ -10,6 +10,9 @@ from pathlib import Path
 _CALLED_OFF = """
 import os, signal, sys
 
+# As in a terminal, also where whoever started these tests hears no Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "typer":

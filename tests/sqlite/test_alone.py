@@ -186,6 +186,8 @@ def strikes(handler: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        # One that is still on its way must not arm another, which would end the process.
+        signal.signal(signal.SIGALRM, lambda *_: None)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         gc.enable()

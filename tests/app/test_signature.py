@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 
 from detent import Context
 from detent.errors import BadArguments, BadResult, BadSignature
+from detent.runtime.hiding import Hidden
 from detent.runtime.signature import Signature
 
 
@@ -35,6 +37,22 @@ class Strict(pydantic.BaseModel, strict=True):
     at: dt.datetime
 
 
+Short = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z]*\S$", max_length=9)]
+Clean = Annotated[str, pydantic.StringConstraints(strip_whitespace=True)]
+
+
+def need_one(line: Line) -> Line:
+    if len(line.points) > 1:
+        raise ValueError("one point")
+    return line
+
+
+def need_date(mail: Mail) -> Mail:
+    if mail.at is None:
+        raise ValueError("no date")
+    return mail
+
+
 def signed(function: Any) -> Signature:
     return Signature(function.__name__, function)
 
@@ -44,9 +62,16 @@ def rest(a: int, *more: int, **named: str) -> None: ...
 def apart(a: int, /, b: int, **named: int) -> None: ...
 def asking(ctx: Context, line: Line) -> Line: ...  # type: ignore[empty-body]
 def modelled(mail: Mail, also: Mail | None = None) -> Mail: ...  # type: ignore[empty-body]
+def nested(mails: list[Mail]) -> None: ...
 def strictly(one: Strict) -> None: ...
 def typed(when: dt.datetime, who: UUID, raw: bytes, many: dict[int, set[str]]) -> None: ...
 def shuffled(a: set[str], b: dict[str, int]) -> None: ...
+def narrow(
+    count: Annotated[int, pydantic.Field(gt=5)],
+    names: list[Short] = [],  # noqa: B006 - nobody changes it
+    line: Annotated[Line, pydantic.AfterValidator(need_one)] | None = None,
+    mail: Annotated[Mail, pydantic.AfterValidator(need_date)] | None = None,
+) -> None: ...
 def loose(a, b=2):  # type: ignore[no-untyped-def]
     ...
 
@@ -107,8 +132,13 @@ def test_a_bare_array_is_read_as_positional_arguments() -> None:
         (plain, (1, 2), "b"),
         (rest, (1, 2, "3"), "more[1]"),
         (asking, (Line([Point(1), Point("2")]),), "line.points[1].x"),  # type: ignore[arg-type]
-        (modelled, ({"to": 3},), "mail"),
-        (modelled, (Mail(to="a"), {"nothing": 1}), "also"),
+        (modelled, ({"to": 3},), "mail.to"),
+        (modelled, (Mail(to="a"), {"nothing": 1}), "also.to"),
+        (nested, ([{"to": "a"}, {"to": 3}],), "mails[1].to"),
+        (narrow, (5,), "count"),
+        (narrow, (6, ["a", "b "]), "names[1]"),
+        (narrow, (6, [], Line([Point(1), Point(2)])), "line"),
+        (narrow, (6, [], None, {"to": "a"}), "mail"),
         (loose, (object(),), "a"),
         (loose, ("\ud800",), "a"),
         (plain, (1, "x", 3), ""),
@@ -123,6 +153,34 @@ def test_the_error_names_the_path_of_the_bad_value(
     assert caught.value.code == "bad_arguments"
     assert caught.value.fields["path"] == path
     assert path in str(caught.value)
+
+
+def cleaned(name: Clean) -> None: ...
+def unheard(count: Annotated[int, pydantic.Field(gt="five")]) -> None: ...
+def secretly(pin: Annotated[str, pydantic.AfterValidator(int)]) -> None: ...
+
+
+def test_what_pydantic_makes_of_a_value_is_what_is_stored() -> None:
+    payload = signed(cleaned).payload(("  Ada ",), {})
+    assert payload == '{"args":[],"kwargs":{"name":"Ada"}}'
+    assert signed(cleaned).call('{"kwargs":{"name":" Bob "}}') == ((), {"name": "Bob"})
+
+
+def test_what_pydantic_cannot_make_sense_of_is_no_signature() -> None:
+    with pytest.raises(BadSignature, match="'gt' must be"):
+        signed(unheard).payload((6,), {})
+
+
+def test_what_pydantic_says_of_a_secret_is_not_told() -> None:
+    signature = Signature("secretly", secretly, Hidden(("pin",)))
+    with pytest.raises(BadArguments, match="it is secret") as caught:
+        signature.payload(("hunter2",), {})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_without_pydantic_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydantic", None)
+    assert signed(narrow).payload((5,), {}) == '{"args":[],"kwargs":{"count":5}}'
 
 
 def test_what_contains_itself_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Values as JSON and back: what msgspec knows, dataclasses, and pydantic models if there are any.
+"""Values as JSON and back: what msgspec knows, dataclasses, and pydantic's if it is there.
 
 Nothing else ever becomes a payload or a result, so reading one runs no code of whoever wrote it.
 """
@@ -9,12 +9,14 @@ import hashlib
 import inspect
 import math
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 import msgspec.inspect
 
+from detent.runtime.holding import complaint_of, keeper_of
 from detent.runtime.outcomes import Outcome
 
 __all__ = ["BadValue", "Reader", "digest_of", "encode", "is_foreign", "mended"]
@@ -23,7 +25,7 @@ _NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
 
 
-class BadValue(Exception):
+class BadValue(ValueError):
     """A value that is not what it should be: `path` is where in it, `why` is what is wrong."""
 
     def __init__(self, path: str, why: str) -> None:
@@ -74,15 +76,17 @@ class Reader:
 
     def __init__(self, hint: Any) -> None:
         self._decoder = msgspec.json.Decoder(hint, dec_hook=_built)
+        self._keep = keeper_of(hint)
 
     def read(self, data: bytes | str | msgspec.Raw) -> Any:
         """The value; `BadValue` says where it is none of that type."""
         try:
-            return self._decoder.decode(bytes(data) if isinstance(data, msgspec.Raw) else data)
+            value = self._decoder.decode(bytes(data) if isinstance(data, msgspec.Raw) else data)
         except RecursionError:
             raise BadValue("", "it is nested too deeply") from None
         except msgspec.DecodeError as error:
-            raise _misfit(str(error)) from None
+            raise _misfit(error) from None
+        return value if self._keep is None else _kept(self._keep, value)
 
 
 def is_foreign(kind: type) -> bool:
@@ -93,11 +97,14 @@ def is_foreign(kind: type) -> bool:
     return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.CustomType)
 
 
-def _misfit(message: str) -> BadValue:
+def _misfit(error: msgspec.DecodeError) -> BadValue:
+    message, inner = str(error), error.__cause__
     found = _AT.search(message)
-    if found is None:
-        return BadValue("", message)
-    return BadValue(found[1], message[: found.start()])
+    path, why = (found[1], message[: found.start()]) if found else ("", message)
+    # Where a model begins msgspec knows; where in it something is wrong only the model does.
+    if isinstance(inner, BadValue):
+        path, why = path + inner.path, inner.why
+    return BadValue(path, why)
 
 
 def _plain(value: Any) -> Any:
@@ -141,14 +148,12 @@ def _built(kind: type, value: Any) -> Any:
         return made(value)
     if not hasattr(kind, "model_validate_json"):
         raise TypeError(f"{kind!r} cannot be read from JSON")
+    return _kept(kind.model_validate_json, msgspec.json.encode(value))
+
+
+def _kept(keep: Callable[[Any], Any], value: Any) -> Any:
+    """What pydantic makes of it."""
     try:
-        return kind.model_validate_json(msgspec.json.encode(value))
+        return keep(value)
     except ValueError as error:
-        raise ValueError(_first(error)) from None
-
-
-def _first(error: Any) -> str:
-    """The first complaint of a model, with the place inside it."""
-    found = error.errors()[0]
-    place = ".".join(str(part) for part in found["loc"])
-    return f"{found['msg']} ({place})" if place else str(found["msg"])
+        raise BadValue(*complaint_of(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial, wraps
@@ -17,6 +18,7 @@ from detent.errors import (
     BadResult,
     BadSignature,
     JobFailed,
+    NotPortable,
     ResultTimeout,
 )
 from detent.runtime.worker.settings import Settings
@@ -167,6 +169,27 @@ def test_a_value_of_a_class_of_its_own_is_what_it_is(app: Detent) -> None:
 
     at = Moment(2030, 1, 1, tzinfo=UTC)
     assert told(app, echo, Marked("<b>"), Whole(3), at) == ["<b>", 3, "2030-01-01T00:00:00Z"]
+
+
+# --- references ----------------------------------------------------------------------------------
+
+
+def test_a_handle_is_kept_by_its_id(app: Detent) -> None:
+    """Caches and sessions pickle what they are given, and a handle without its app is nothing."""
+    job = app.job(add)
+    made: list[Any] = [
+        job.enqueue(1),
+        job.using(tenant="t").enqueue(1),
+        app.start(chain(job.bind(1))),
+    ]
+    asked = [r"app\.handle\(id\)$", r"app\.handle\(id, tenant\)$", r"app\.workflow\(id\)$"]
+    for one, way in zip(made, asked, strict=True):
+        with pytest.raises(NotPortable, match=way) as caught:
+            one.__reduce_ex__(5)  # which is what pickle calls
+        assert caught.value.fields["id"] == one.id
+        assert copy.deepcopy([one]) == [copy.copy(one)] == [one]
+    assert made[2] == app.workflow(made[2].id) != app.handle(made[2].id)
+    assert len({made[2], app.workflow(made[2].id)}) == 1
 
 
 # --- hints ----------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from detent.app.operating import Explanation, explained
 from detent.app.options import instant_of
+from detent.app.reference import Reference
 from detent.app.waiting import POLL_S_MAX, looks, moment
 from detent.engine.enqueueing import Enqueued
 from detent.engine.verbs import Rerun, RunNow, Verb
@@ -20,12 +21,9 @@ from detent.errors import JobCancelled, JobFailed, ResultTimeout, UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Refusal
-from detent.runtime.bridge import Bridge, awaiting, awaiting_each, blocking, blocking_each
+from detent.runtime.bridge import awaiting, awaiting_each, blocking, blocking_each
 from detent.runtime.outcomes import Span
 from detent.stores.api import Logged, Stored
-
-if TYPE_CHECKING:
-    from detent.app.detent import Detent
 
 __all__ = ["Handle", "LogLine", "Status", "status_of"]
 
@@ -70,32 +68,10 @@ class LogLine(msgspec.Struct, frozen=True):
     text: str
 
 
-class Handle(Generic[R_co]):
+class Handle(Reference, Generic[R_co]):
     """One job, wherever it is by now. Methods that begin with an a are awaited, the others wait."""
 
-    def __init__(self, app: Detent, id: str, tenant: str = "", *, is_new: bool = True) -> None:  # noqa: A002
-        self.app = app
-        self.id = id
-        self.tenant = tenant
-        self.is_new = is_new
-        """False when a unique job or an earlier request with the same key is meant."""
-
-    def __repr__(self) -> str:
-        return f"<Handle {self.id}>"
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both mean the same job of the same app, however they were come by."""
-        if not isinstance(other, Handle):
-            return NotImplemented
-        return (self.app, self.tenant, self.id) == (other.app, other.tenant, other.id)
-
-    def __hash__(self) -> int:
-        return hash((self.tenant, self.id))
-
-    @property
-    def bridge(self) -> Bridge:
-        """The way to the store."""
-        return self.app.bridge
+    way = "handle"
 
     async def _result(self, timeout: Span | None = None) -> R_co:  # noqa: ASYNC109 - the job goes on
         """What the handler returned, waited for; `JobFailed` or `JobCancelled` if it did not."""

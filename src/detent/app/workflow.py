@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from detent.app.asking import Call, need_calls
+from detent.app.reference import Reference
 from detent.app.shapes import Workflow, asked
 from detent.app.waiting import looks, moment
 from detent.engine.progress import Progress, StepProgress
@@ -25,7 +26,7 @@ from detent.errors import (
 from detent.lifecycle import workflow as w
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.workflow import StepState, WorkflowState
-from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.bridge import awaiting, blocking
 from detent.runtime.encoding import BadValue, encode
 from detent.runtime.outcomes import Span
 
@@ -85,23 +86,10 @@ class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
         return steps[name]
 
 
-class WorkflowHandle(Generic[R_co]):
+class WorkflowHandle(Reference, Generic[R_co]):
     """One workflow. Methods that begin with an a are awaited, the others wait."""
 
-    def __init__(self, app: Detent, id: str, tenant: str = "", *, is_new: bool = True) -> None:  # noqa: A002
-        self.app = app
-        self.id = id
-        self.tenant = tenant
-        self.is_new = is_new
-        """False when an earlier start under the same id is meant."""
-
-    def __repr__(self) -> str:
-        return f"<WorkflowHandle {self.id}>"
-
-    @property
-    def bridge(self) -> Bridge:
-        """The way to the store."""
-        return self.app.bridge
+    way = "workflow"
 
     async def _status(self) -> WorkflowStatus:
         """Where it and its steps are now."""

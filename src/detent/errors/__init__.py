@@ -20,6 +20,7 @@
     ├── JobCancelled           the job whose result was asked for was called off
     ├── JobExists              a unique job, or another request under the same key, is in the way
     ├── JobFailed              the job whose result was asked for failed for good
+    ├── NotPortable            a handle that was to be pickled (keep its id)
     ├── NotQuiet               a worker that still had jobs when it was to be quiet (it goes on)
     ├── ResultTimeout          the job has not ended in time (it goes on)
     ├── EngineInUse            another program is connected under the id of this engine (try again)
@@ -124,6 +125,7 @@ from detent.errors.jobs import (
     LimitError,
     NameTooLong,
     NoSecretKey,
+    NotPortable,
     NumberTooLarge,
     OpenToAll,
     PayloadTooDeep,
@@ -253,6 +255,7 @@ __all__ = [
     "NameTooLong",
     "NoSecretKey",
     "NoStore",
+    "NotPortable",
     "NotQuiet",
     "NotSuspendable",
     "NumberTooLarge",

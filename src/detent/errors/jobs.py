@@ -25,6 +25,7 @@ __all__ = [
     "LimitError",
     "NameTooLong",
     "NoSecretKey",
+    "NotPortable",
     "OpenToAll",
     "PayloadTooDeep",
     "PayloadTooLarge",
@@ -122,6 +123,12 @@ class JobFailed(DetentError):
     """The job was discarded, so there is no result; `fields["error_code"]` says what went wrong."""
 
     code = "job_failed"
+
+
+class NotPortable(DetentError, TypeError):
+    """What belongs to the app of a process cannot be sent elsewhere; what names it can."""
+
+    code = "not_portable"
 
 
 class ResultTimeout(DetentError, TimeoutError):

@@ -52,9 +52,10 @@ def test_who_cannot_hear_that_its_lease_is_over_is_killed_before_that(yard: Yard
     yard.enqueue("hog", "hog")
     yard.start()
     [pid] = eventually(lambda: yard.begun("hog"))
-    other = sqlite3.connect(yard.folder / "detent.db", isolation_level=None)
+    other = sqlite3.connect(yard.folder / "detent.db", timeout=60, isolation_level=None)
     try:
-        # Whoever holds the file keeps every beat from being written.
+        # Whoever holds the file keeps every beat from being written. The worker itself may: then
+        # it was about to write when the hog began, and the file is ours when it was killed.
         other.execute("BEGIN EXCLUSIVE")
         eventually(lambda: not name_of(pid), "it goes on without a lease")
     finally:

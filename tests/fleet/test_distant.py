@@ -15,6 +15,7 @@ import pytest
 from detent import Handle, JobFailed, chain
 from detent.engine.access import Scope
 from detent.runtime.remote.office import LEASE_S
+from detent.stores.api import Record
 from tests.fleet.diaries import judge_diary, runs_of
 from tests.fleet.servers import Served
 from tests.fleet.yard import Yard, outlast
@@ -51,7 +52,8 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Yard, Serve
 
 async def _key(yard: Yard) -> str:
     access = (await yard.app.engine()).access
-    return (await access.create([Scope.WORK, Scope.PRODUCE]))[1]
+    queues = ["def*", "other"]
+    return (await access.create([Scope.WORK, Scope.PRODUCE], queues=queues))[1]
 
 
 def code_of(handle: Handle[Any]) -> str:
@@ -117,6 +119,29 @@ def test_a_key_that_opens_nothing_is_told_at_once(town: tuple[Yard, Served]) -> 
     fleet = yard.begin("--server", server.url, "--key", "dtk_no_no", "--name", "strangers")
     assert fleet.wait(60) == 2
     assert "server_refused" in yard.log(fleet)
+
+
+def test_it_serves_the_queues_that_its_key_is_for(town: tuple[Yard, Served]) -> None:
+    yard, _ = town
+    closed = yard.enqueue("closed")
+    open_one = yard.app.jobs["said"].using(queue="other").enqueue("open")
+    assert open_one.result(timeout=60) == "open"
+    assert closed.status().state == "available"
+    told = [json.loads(one.data or "") for one in yard.app.bridge.run(_records(yard))]
+    assert [one["queues"] for one in told] == [["default", "other"]]
+
+
+async def _records(yard: Yard) -> Sequence[Record]:
+    return await (await yard.app.engine()).store.records("ojs-worker")
+
+
+def test_a_queue_that_the_key_is_not_for_is_told_at_once(town: tuple[Yard, Served]) -> None:
+    yard, server = town
+    key = yard.app.bridge.run(_key(yard))
+    told = ("--server", server.url, "--key", key, "--name", "others")
+    fleet = yard.begin(*told, "--queue", "default", "--queue", "closed")
+    assert fleet.wait(60) == 2
+    assert "for the queues def*, other, and not for closed" in yard.log(fleet)
 
 
 # --- when something ends --------------------------------------------------------------------------

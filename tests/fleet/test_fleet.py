@@ -143,16 +143,36 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
 
 
+_ADDED = """
+
+@app.job(queue="of-its-own")
+def added() -> str:
+    return "added"
+"""
+
+
+def added() -> str:
+    """Only a program that was written later has it."""
+    raise AssertionError
+
+
 @pytest.mark.slow
 def test_a_reload_runs_the_new_program_and_keeps_the_old_one_if_that_is_broken(yard: Yard) -> None:
     fleet = yard.start()
     yard.let_go("go")
     assert yard.enqueue("until", "go").result(timeout=30) == "first"
     yard.write("second")
+    with (yard.folder / "program.py").open("a") as program:
+        program.write(_ADDED)
     [old] = yard.pids_of("worker-1")
     fleet.send_signal(signal.SIGHUP)
     eventually(lambda: len(yard.pids_of("worker-1")) == 1 and old not in yard.pids_of("worker-1"))
     assert yard.enqueue("until", "go").result(timeout=30) == "second"
+    assert yard.app.job(queue="of-its-own")(added).enqueue().result(timeout=30) == "added"
+    who = [one.row.who for one in yard.workers() if one.row is not None]
+    assert any(
+        one and "of-its-own" in (one.queues or ()) and "added" in (one.types or ()) for one in who
+    )
     (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
     fleet.send_signal(signal.SIGHUP)
     eventually(lambda: "not used" in yard.log(fleet))

@@ -26,10 +26,11 @@ from detent.engine.limits import need_name
 from detent.errors import BadOption, StoreBusy, UnknownKey
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "OPEN_TO_ALL", "Access", "Key", "Principal", "Scope"]
+__all__ = ["ALL_QUEUES", "KIND", "OPEN_TO_ALL", "Access", "Key", "Principal", "Scope"]
 
 KIND: Final = "api-key"
 PREFIX: Final = "dtk"
+ALL_QUEUES: Final = ("*",)
 FRESH_US: Final = 2_000_000
 """How long an answer about a key is believed: a revoked key opens nothing after that."""
 _PATTERNS_MAX = 100
@@ -91,7 +92,7 @@ class Principal(msgspec.Struct, frozen=True):
     @property
     def is_boundless(self) -> bool:
         """Whether all tenants and all queues are theirs."""
-        return self.tenants == ("*",) and self.queues == ("*",)
+        return self.tenants == ("*",) and self.queues == ALL_QUEUES
 
     @property
     def tenant(self) -> str:
@@ -99,7 +100,16 @@ class Principal(msgspec.Struct, frozen=True):
         if self.tenants == ("*",):
             return ""
         only = self.tenants[0] if len(self.tenants) == 1 else "*"
-        return "" if set(only) & set("*?[") else only
+        return "" if _is_pattern(only) else only
+
+    @property
+    def named_queues(self) -> tuple[str, ...]:
+        """Those of their queues that are named, and not only described."""
+        return tuple(one for one in self.queues if not _is_pattern(one))
+
+
+def _is_pattern(name: str) -> bool:
+    return bool(set(name) & set("*?["))
 
 
 OPEN_TO_ALL = Principal()

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from detent.app.connection import REMOTE
 from detent.app.detent import Detent
@@ -67,8 +66,9 @@ class Child:
 
     def __init__(self, app: Detent, told: Told, inside: Inside, instance: str) -> None:
         self._app = app
+        self._told = told
         # Read anew, the program may name other queues than its supervisor has read.
-        self._told = replace(told, settings=told.settings.serving(app.queues))
+        self._settings = told.settings.serving(app.queues)
         self._inside = inside
         self._instance = instance
         self._known = asyncio.Event()
@@ -103,7 +103,10 @@ class Child:
         for number in (signal.SIGTERM, signal.SIGINT):
             terminated = partial(desk.call_later, _TOLD_S, self._terminated, number)
             self._loop.add_signal_handler(number, desk.call_soon_threadsafe, terminated)
-        executors = executors_of(self._told.settings, self._told.reference)
+        settings = self._settings
+        types = self._app.handlers if settings.types is None else settings.types
+        self._inside.tell({"kind": "serves", "queues": settings.served, "types": list(types)})
+        executors = executors_of(self._settings, self._told.reference)
         try:
             with Capture():
                 await self._work(await self._made(executors))
@@ -125,7 +128,7 @@ class Child:
         runner = runner_of(self._app, office, self._instance, executors)
         if self._told.server is not None:
             runner.look_s = LOOK_S
-        self._worker = worker = Worker(runner, self._told.settings)
+        self._worker = worker = Worker(runner, self._settings)
         worker.on_company(
             lambda crowded: self._inside.tell({"kind": "company", "crowded": crowded})
         )
@@ -137,8 +140,12 @@ class Child:
 
     async def _join(self) -> Office:
         self._distant = Distant(self._app, self._told, self._instance)
-        self._distant.office.directed = self._directed
-        return await self._distant.begin(lambda: self._do(self._lapse()), self._proof.renew)
+        office = self._distant.office
+        office.directed = self._directed
+        await self._distant.begin(lambda: self._do(self._lapse()), self._proof.renew)
+        self._settings = self._told.settings.serving(self._app.queues, office.key_queues)
+        office.serve(self._settings)
+        return office
 
     def _directed(self, state: str) -> None:
         """With every beat; only what is new is done."""

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from detent.app.detent import Detent
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import Orders
+from detent.engine.access import ALL_QUEUES
 from detent.errors import DetentError, ServerAway
 from detent.runtime.remote.client import Client, Server
 from detent.runtime.remote.office import tell_gone
@@ -57,6 +60,10 @@ class _Graves:
         return True
 
 
+class _Told(msgspec.Struct, frozen=True):
+    key_queues: tuple[str, ...] = ALL_QUEUES
+
+
 class DistantFleet(Fleet):
     """Entered, its workers are up; left, they are down. It ends when the server ends them all."""
 
@@ -66,7 +73,10 @@ class DistantFleet(Fleet):
         self._none_left = asyncio.Event()
 
     async def _open(self) -> None:
-        """A server that refuses us is no reason to start; one that is away may come."""
+        """A server that refuses us is no reason to start; one that is away may come.
+
+        Workers ask it again what their key is for: it may have been away, or have another word.
+        """
         try:
             await self.app.bridge.reach(self._asked())
         except ServerAway as error:
@@ -74,7 +84,8 @@ class DistantFleet(Fleet):
 
     async def _asked(self) -> None:
         for tenant in self.orders.told.settings.tenants:
-            await self._client.post("/workers/wait", {}, dict[str, Any], tenant=tenant)
+            told = await self._client.post("/workers/wait", {}, _Told, tenant=tenant)
+            self.orders.told.settings.serving(self.app.queues, told.key_queues)
 
     def _keepers(self) -> list[Spec]:
         return []

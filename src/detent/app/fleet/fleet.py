@@ -15,8 +15,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from msgspec.structs import replace
-
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
@@ -63,7 +61,7 @@ class Fleet:
         self.app = app
         self.orders = orders
         self.id = str(uuid4())
-        self.members = Members(_serving(orders, app), self.id, tuple(app.handlers))
+        self.members = Members(orders, self.id)
         self._revision = 0
         self._is_made = False
         self._changing = asyncio.Lock()
@@ -277,11 +275,6 @@ class Fleet:
         if self.orders.upkeep:
             await self.app.bridge.reach(_kept_up(self.app))
         await self.shipping.ship()
-
-
-def _serving(orders: Orders, app: Detent) -> Orders:
-    settings = orders.told.settings.serving(app.queues)
-    return replace(orders, told=replace(orders.told, settings=settings))
 
 
 def _journal(orders: Orders) -> Journal:

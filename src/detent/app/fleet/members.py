@@ -52,6 +52,8 @@ class Member(ProcessBody):
         super().__init__(program, files=files, on_message=self._hear)
         self.status: Message = {}
         self.instance = ""
+        self.serves: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        """Which queues and types the program has that it has read."""
         self.is_crowded = False
         """Whether others run inside it beside jobs that run apart from it."""
         self._members = members
@@ -68,6 +70,8 @@ class Member(ProcessBody):
             self.status = message
             if message.get("worn"):
                 self._members.worn(self.instance)
+        elif message["kind"] == "serves" and not self.serves.done():
+            self.serves.set_result(message)
         elif message["kind"] == "company":
             self.is_crowded = message.get("crowded") is True
         elif message["kind"] == "told":
@@ -80,10 +84,9 @@ class Members:
     Everything that asks the store crosses the bridge; everything about processes stays here.
     """
 
-    def __init__(self, orders: Orders, supervisor: str, types: Sequence[str]) -> None:
+    def __init__(self, orders: Orders, supervisor: str) -> None:
         self._orders = orders
         self._supervisor = supervisor
-        self._types = tuple(types)
         self._alive: dict[str, Member] = {}
         self._following: set[asyncio.Task[None]] = set()
         self.worn: Callable[[str], None] = lambda _: None
@@ -119,11 +122,10 @@ class Members:
         await asyncio.gather(*self._following)
 
     async def _follow(self, member: Member, handover: Handover, born: Born) -> None:
-        """Keep it known from its first moment to its last."""
+        """Keep it known from the moment it has read its program to its last."""
         instance = handover.instance
         self._alive[instance] = member
-        row = WorkerRow(instance, 0, who=self._who(handover, born), state="running")
-        knowing = asyncio.ensure_future(self._reach(self._add(row)))
+        knowing = asyncio.ensure_future(self._make_known(member, handover, born))
         ending = asyncio.ensure_future(member.ended())
         try:
             await asyncio.wait([knowing, ending], return_when=asyncio.FIRST_COMPLETED)
@@ -157,6 +159,11 @@ class Members:
             if (member := self._alive.get(instance)) is not None:
                 member.tell({"kind": "proven", "until": until})
 
+    async def _make_known(self, member: Member, handover: Handover, born: Born) -> None:
+        who = self._who(handover, born, await member.serves)
+        row = WorkerRow(handover.instance, 0, who=who, state="running")
+        await self._reach(self._add(row))
+
     # --- in the loop of the store -----------------------------------------------------------------
 
     async def _add(self, row: WorkerRow) -> None:
@@ -179,7 +186,7 @@ class Members:
             raise RuntimeError("the fleet has not begun")
         await self._bridge.reach(work)
 
-    def _who(self, handover: Handover, born: Born) -> Who:
+    def _who(self, handover: Handover, born: Born, serves: Message) -> Who:
         settings = self._orders.told.settings
         return Who(
             supervisor=self._supervisor,
@@ -188,7 +195,7 @@ class Members:
             started_at=0,
             slot=handover.slot,
             slots=settings.slots,
-            queues=settings.served,
-            types=settings.types or self._types,
+            queues=tuple(serves["queues"]),
+            types=tuple(serves["types"]),
             tenants=settings.tenants,
         )

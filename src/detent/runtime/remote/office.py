@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine.access import ALL_QUEUES
 from detent.engine.asks import Ask
 from detent.engine.commands import Change
 from detent.engine.identity import Identity
@@ -72,6 +73,7 @@ class _Beaten(msgspec.Struct, frozen=True):
     jobs_lost: list[str] = []
     jobs_cancelled: list[str] = []
     now: int | None = None
+    key_queues: tuple[str, ...] = ALL_QUEUES
 
 
 Places: TypeAlias = Callable[[str], Sequence[str]]
@@ -118,6 +120,8 @@ class RemoteOffice:
         self._client = client
         self._tenants = settings.tenants
         self._facts = _facts(settings)
+        self.key_queues: tuple[str, ...] = ALL_QUEUES
+        """Which queues the server lets us serve, as patterns; it says so with every beat."""
         self._ahead_us = 0
         self._seen: str | None = None
         self._held: dict[Key, Stored] = {}
@@ -138,6 +142,10 @@ class RemoteOffice:
     def now(self) -> int:
         """The time of the server, as well as it is known here."""
         return time_ns() // 1_000 + self._ahead_us
+
+    def serve(self, settings: Settings) -> None:
+        """Tell the server which queues these are, from now on."""
+        self._facts = _facts(settings)
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -233,6 +241,7 @@ class RemoteOffice:
         heard = await self._beat(list(self._held))
         for key in [key for key in self._held if key[1] in heard[self._tenant(key)].jobs_lost]:
             del self._held[key]
+        self.key_queues = next((one.key_queues for one in heard.values()), self.key_queues)
         self.directed(_sternest(one.state for one in heard.values()))
         return [True] * len(workers)
 

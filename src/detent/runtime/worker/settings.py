@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine import limits
+from detent.engine.access import ALL_QUEUES, Principal
 from detent.errors import BadOption
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.stores.api import Fair
@@ -59,16 +60,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The queues that it serves."""
         return ("default",) if self.queues is None else self.queues
 
-    def serving(self, named: Iterable[str]) -> Settings:
+    def serving(self, named: Iterable[str], key_queues: tuple[str, ...] = ALL_QUEUES) -> Settings:
         """The same for a program that names these queues: all of them in turn, if none were said.
 
         A job on a queue of its own runs without another word; nobody waits behind anybody else.
+        Whoever has a key for some queues only serves those of them that it or the program names.
         """
+        key = Principal(queues=key_queues)
         if self.queues is not None:
+            _need_opened(key, self.queues)
             return self
-        queues = tuple(dict.fromkeys(("default", *named)))
+        known = dict.fromkeys(("default", *named, *key.named_queues))
+        queues = tuple(one for one in known if key.may_use(one))
+        if not queues:
+            _need_opened(key, tuple(known))
         fair = Fair.QUEUES if self.fair is None and len(queues) > 1 else self.fair
         return replace(self, queues=queues, fair=fair)
+
+
+def _need_opened(key: Principal, queues: tuple[str, ...]) -> None:
+    shut = [one for one in queues if not key.may_use(one)]
+    if shut:
+        why = f"The key is for the queues {', '.join(key.queues)}, and not for {', '.join(shut)}"
+        fix = "say with --queue which to serve, or make another key"
+        raise BadOption(f"{why}: {fix}", option="queues", value=tuple(shut))
 
 
 class Running(msgspec.Struct, frozen=True):

@@ -84,7 +84,7 @@ class Remote:
         asked, desk = read_body(call, _Wait), self._desk
         wait_s = min(max(asked.wait_ms, 0) / 1_000, desk.settings.poll_s_max)
         await desk.service.wait_for_work(wait_s, desk.seen_here(asked.seen))
-        return desk.reply({"now": desk.now()})
+        return desk.reply({"now": desk.now(), "key_queues": call.who.queues})
 
     async def results(self, call: Call) -> Reply:
         """What came out of the steps before the job, for whoever holds it."""

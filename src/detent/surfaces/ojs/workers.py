@@ -121,6 +121,7 @@ class Workers:
                 "jobs_cancelled": cancelled,
                 "server_time": told(self._desk.now()),
                 "now": self._desk.now(),
+                "key_queues": call.who.queues,
             }
         )
 

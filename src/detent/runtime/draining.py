@@ -32,6 +32,8 @@ from detent.stores.api import Death, Key, Stored, Want, Who, WorkerRow
 __all__ = ["Drain"]
 
 BEAT_S = 5.0
+LOOK_US = 100_000
+"""How often it looks what time has done, and where jobs are: as often as upkeep does."""
 
 
 class Drain:
@@ -66,6 +68,8 @@ class Drain:
             embedded=True,
             types=tuple(handlers),
         )
+        self._looked_at: int | None = None
+        self._places: list[tuple[str, str]] = []
         self.retry_at: int | None = None
         """When time alone lets a job through that a rate keeps back, if one does."""
 
@@ -120,17 +124,32 @@ class Drain:
             await asyncio.wait([task])
 
     async def _next(self) -> Stored | None:
-        """Let time do its part, then take the first job there is, whoever's it is."""
+        """The first job there is, whoever's it is; none only if a look has just found none."""
+        has_looked = not self._is_fresh()
+        if has_looked:
+            await self._look()
+        self.retry_at = None
+        for tenant, queue in self._places:
+            if (stored := await self._claimed(tenant, queue)) is not None:
+                return stored
+        if has_looked:
+            return None
+        self._looked_at = None
+        return await self._next()
+
+    def _is_fresh(self) -> bool:
+        """Whether we looked a moment ago: a store of many jobs takes its time to tell of them."""
+        looked_at = self._looked_at
+        return looked_at is not None and 0 <= self._engine.store.now() - looked_at < LOOK_US
+
+    async def _look(self) -> None:
+        """Let time do its part, and see where jobs are."""
         await self._beat()
         while (done := await self._engine.upkeep.turn()).moved or done.is_busy:
             pass
-        self.retry_at = None
-        for counted in await self._engine.store.counts():
-            if counted.state == "available":
-                stored = await self._claimed(counted.tenant, counted.queue)
-                if stored is not None:
-                    return stored
-        return None
+        counts = await self._engine.store.counts()
+        self._places = [(one.tenant, one.queue) for one in counts if one.state == "available"]
+        self._looked_at = self._engine.store.now()
 
     async def _claimed(self, tenant: str, queue: str) -> Stored | None:
         name = self._engine.identity.id

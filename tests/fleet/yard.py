@@ -50,6 +50,8 @@ class Yard:
         self.marks = folder / "marks"
         self.marks.mkdir()
         self._fleets: list[subprocess.Popen[bytes]] = []
+        self.environment: dict[str, str] = {}
+        """What fleets get to know besides."""
         self.write("first")
         self.app = self._app()
 
@@ -88,7 +90,7 @@ class Yard:
                 cwd=self.folder,
                 stderr=log,
                 stdout=log,
-                env={**os.environ, _MARK: self._mark},
+                env={**os.environ, **self.environment, _MARK: self._mark},
             )
         self._fleets.append(fleet)
         return fleet

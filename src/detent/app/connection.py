@@ -113,6 +113,11 @@ class Connection:
         """Whether the store is in memory, where nobody has transactions of their own."""
         return url_of(self._url).startswith("memory:")
 
+    @property
+    def has_clock(self) -> bool:
+        """Whether it goes by a clock of its own, and not by that of the machine."""
+        return self._clock is not None
+
     def now(self) -> int:
         """The time, without asking the store."""
         return self._clock() if self._clock else time.time_ns() // 1_000

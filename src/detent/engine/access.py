@@ -176,7 +176,7 @@ class Access:
         """Whether there ever was a key; only then is one asked for."""
         at, found = self._any
         now = self._store.now()
-        if not found and now - at >= FRESH_US:
+        if not found and not _is_fresh(at, now):
             found = bool(await self._store.records(KIND, limit=1))
             self._any = (now, found)
         return found
@@ -184,14 +184,14 @@ class Access:
     def is_known_open(self) -> bool:
         """Whether there was no key a moment ago, without asking anybody."""
         at, found = self._any
-        return not found and self._store.now() - at < FRESH_US
+        return not found and _is_fresh(at, self._store.now())
 
     def known(self, text: str) -> Principal | None:
         """Whose key that is, if it opens anything and was asked about a moment ago."""
         key_id, secret = _parted(text)
         now = self._store.now()
         at, key = self._known.get(key_id, (-FRESH_US, None))
-        return _opened(key, secret, now) if now - at < FRESH_US else None
+        return _opened(key, secret, now) if _is_fresh(at, now) else None
 
     async def principal(self, text: str) -> Principal | None:
         """Whose key that is, if it opens anything."""
@@ -202,7 +202,7 @@ class Access:
     async def _key(self, key_id: str) -> Key | None:
         now = self._store.now()
         at, key = self._known.get(key_id, (-FRESH_US, None))
-        if now - at >= FRESH_US:
+        if not _is_fresh(at, now):
             record = await self._record(key_id)
             key = None if record is None else _read(record)
             if len(self._known) >= _KNOWN_MAX:
@@ -218,6 +218,11 @@ class Access:
         record = Record(KIND, key.id, version, msgspec.json.encode(key).decode())
         [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(record,))])
         return isinstance(outcome, Committed | Own)
+
+
+def _is_fresh(at: int, now: int) -> bool:
+    """Whether that was a moment ago; the clock may have been set back since."""
+    return 0 <= now - at < FRESH_US
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from detent.engine.secrets import Secrets
 from detent.engine.spans import producing, tracing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
-from detent.engine.upkeep import Answers, Upkeep
+from detent.engine.upkeep import WORKERS_MAX, Answers, Upkeep
 from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
 from detent.engine.workers import Workers
@@ -57,6 +57,9 @@ from detent.stores.api import (
 from detent.stores.bounds import need_storable
 
 __all__ = ["Engine"]
+
+_AGAIN_US = 500_000
+"""When a worker may claim again that nobody has heard of for too long."""
 
 
 class Engine:
@@ -188,6 +191,9 @@ class Engine:
         claiming = self._coalescer.claim(want)
         stepped = await (claiming if is_repeatable else self.returning.claimed(claiming))
         claimed = stepped.claimed
+        if claimed.lost and await self._is_only_silent(want):
+            # It speaks, so it is there: its next beat is believed again.
+            return Claimed(retry_at=self.store.now() + _AGAIN_US)
         timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
         if timed:
             try:
@@ -196,6 +202,11 @@ class Engine:
                 self.returning.soon(claimed.jobs)
                 raise
         return claimed
+
+    async def _is_only_silent(self, want: Want) -> bool:
+        """Whether the claimer is late by the clock, which may have been set; nobody has lost it."""
+        rows = await self.store.overdue(now=self.store.now(), limit=WORKERS_MAX)
+        return any(row.id == want.holder for row in rows)
 
     def _alarm(self, stored: Stored) -> Unit:
         """Look at a job that runs when its total time is up; one that has moved on sees to it."""

@@ -54,6 +54,10 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed_at: int = 0
     graces: tuple[Grace, ...] = ()
 
+    def unwatched_us(self, since: int) -> int:
+        """How much of the time since then nobody has watched: nobody was there, or it never was."""
+        return sum(grace.silent_us or 0 for grace in self.graces if grace.at > since)
+
     def is_recent(self, now: int) -> bool:
         """Whether somebody has looked so short a time ago that there was no gap."""
         return -_AHEAD_US <= now - self.at <= GAP_US
@@ -88,18 +92,21 @@ class Marking:
         self._identity = identity
         self._looked_at: int | None = None
         self._mark = Mark()
+        self.is_set_back = False
+        """Whether the turn has found a mark of the future, and is the first who did."""
 
     async def turn(self, now: int, *, has_gap: bool) -> Mark:
         """The mark for a turn at this instant; `has_gap`: our last was long ago, or never."""
-        looked_at = self._looked_at
+        looked_at, self.is_set_back = self._looked_at, False
         if not has_gap and looked_at is not None and 0 <= now - looked_at < _EVERY_US:
             return self._mark
         for _ in range(_ATTEMPTS):
-            version, self._mark = await _read(self._store)
-            self._looked_at = now
-            after = _after(self._mark, now, has_gap=has_gap)
+            version, before = await _read(self._store)
+            self._mark, self._looked_at = before, now
+            after = _after(before, now, has_gap=has_gap)
             if after is None or await self._put(version, after):
-                self._mark = after or self._mark
+                self._mark = after or before
+                self.is_set_back = before.at - now > _AHEAD_US
                 break
         return self._mark
 
@@ -139,12 +146,13 @@ def _after(mark: Mark, now: int, *, has_gap: bool) -> Mark | None:
         return replace(mark, at=now)
     if mark.at <= now and mark.trusting_until > mark.at:
         # A grace was running. What nobody watched of it does not count.
-        return replace(mark, at=now, trusting_until=mark.trusting_until + silent - GAP_US)
+        left_us = mark.trusting_until - mark.at - GAP_US
+        return _granting(mark, now, silent, left_us)
     return _granting(mark, now, silent if mark.at else None)
 
 
-def _granting(mark: Mark, now: int, silent: int | None) -> Mark:
-    grace = Grace(now, now + HEARTBEAT_LEASE_US, _name(), silent)
+def _granting(mark: Mark, now: int, silent: int | None, us: int = HEARTBEAT_LEASE_US) -> Mark:
+    grace = Grace(now, now + us, _name(), silent)
     graces = (*mark.graces, grace)[-_GRACES:]
     return replace(mark, at=now, trusting_until=grace.until, graces=graces)
 

@@ -30,9 +30,9 @@ class Remembered(Generic[K, V]):
 
     async def get(self, key: K) -> V:
         """The answer for this key."""
-        found = self._known.get(key)
-        if found is not None and self._now() < found[0]:
-            return found[1]
+        found = self.fresh(key, self._now())
+        if found is not None:
+            return found[0]
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.ensure_future(self._asked(key))
@@ -42,7 +42,8 @@ class Remembered(Generic[K, V]):
     def fresh(self, key: K, now: int) -> tuple[V] | None:
         """The answer, if it is known and nobody needs to ask again."""
         found = self._known.get(key)
-        return None if found is None or now >= found[0] else (found[1],)
+        # The clock may have been set back since.
+        return (found[1],) if found is not None and 0 <= now - found[0] < FRESH_US else None
 
     def forget(self, key: K | None = None) -> None:
         """What is known of the key, or of all, is not true any more."""
@@ -60,7 +61,7 @@ class Remembered(Generic[K, V]):
             if self._asking.get(key) is me:
                 if len(self._known) >= _KNOWN_MAX:
                     self._known.clear()
-                self._known[key] = (begun_at + FRESH_US, found)
+                self._known[key] = (begun_at, found)
         finally:
             if self._asking.get(key) is me:
                 del self._asking[key]

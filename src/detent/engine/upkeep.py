@@ -20,9 +20,10 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.identity import Identity
 from detent.engine.lasting import TOTAL, is_over, over, wake_of
 from detent.engine.losing import failure_of, is_spared, reason_of
-from detent.engine.marking import GAP_US, Marking
+from detent.engine.marking import GAP_US, Mark, Marking
 from detent.engine.processes import is_gone
 from detent.engine.sealing import Sealing
+from detent.engine.setback import Setback, brought_back
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -89,6 +90,8 @@ class Upkeep:
         self._last_turn: int | None = None
         self._swept_at: int | None = None
         self._marking = Marking(store, coalescer.commit, identity)
+        self._setback = Setback(store, coalescer.commit, identity, BY)
+        self._mark = Mark()
         self._sealing = Sealing(store, self._marking.may_seal)
         self.gap_at = 0
         """When this upkeep last heard of a gap; whoever beat since then could beat all the time."""
@@ -118,7 +121,9 @@ class Upkeep:
 
     async def _mind_the_gap(self, now: int) -> None:
         has_gap = self._last_turn is None or now - self._last_turn > GAP_US
-        mark = await self._marking.turn(now, has_gap=has_gap)
+        mark = self._mark = await self._marking.turn(now, has_gap=has_gap)
+        if self._marking.is_set_back:
+            await self._setback.mend(now)
         if mark.trusting_until > self.trusting_until:
             self.gap_at = now
         self.trusting_until = mark.trusting_until
@@ -131,6 +136,8 @@ class Upkeep:
             return 0
         self._swept_at = now
         rows = await self._store.workers(WORKERS_MAX)
+        if back := brought_back(rows, now):
+            await self._store.beat(back, now=now)
         await self._store.forget_results(now=now)
         deaths = [death for row in rows if (death := _death_of(row)) is not None]
         return sum(await self._store.bury(deaths, now=now)) if deaths else 0
@@ -176,13 +183,15 @@ class Upkeep:
         job = due.stored.job
         if due.swept:
             return j.decide(job, j.Cancel(Cause.WORKFLOW, force=True), now, ctx)
-        if job.state is j.JobState.ACTIVE and is_over(job, due.stored.body, now):
+        seen = now - self._mark.unwatched_us(job.claimed_at or now)
+        if job.state is j.JobState.ACTIVE and is_over(job, due.stored.body, seen):
             return over(job, now, ctx)
         answer = j.tick(job, now, ctx)
         if not isinstance(answer, j.Accepted):
             return answer
         if not _is_loss(answer):
-            return j.Unchanged(job) if _is_watched(due, answer, now) else answer
+            is_late = _is_named(answer, "time_out")
+            return j.Unchanged(job) if is_late and self._may_go_on(due, seen, now) else answer
         # Whoever has claimed since the gap could renew all the time.
         if now < self.trusting_until and job.wire and (job.claimed_at or 0) < self.gap_at:
             return j.Unchanged(job)
@@ -190,6 +199,19 @@ class Upkeep:
         if is_spared(due):
             return j.decide(job, j.HandBack(), now, told)
         return j.tick(job, now, told)
+
+    def _may_go_on(self, due: Due, seen: int, now: int) -> bool:
+        """Whether a job that is late is not: by the time that was seen, or its worker sees to it.
+
+        Its worker goes by the call of the handler, and by a clock that nobody sets. One that cannot
+        see to it any more is not waited for much longer.
+        """
+        job, lease, end = due.stored.job, due.lease, limit_end(due.stored.job) or 0
+        if job.state is not j.JobState.ACTIVE or seen < end:
+            return job.state is j.JobState.ACTIVE
+        is_ours = job.delivery is Delivery.PULL and not job.wire
+        is_alive = lease is not None and not lease.lost and lease.until > now
+        return is_ours and is_alive and seen < end + STARTING_US
 
     def _context(self, due: Due) -> j.Context:
         job, body = due.stored.job, due.stored.body
@@ -237,18 +259,6 @@ def _failure(due: Due, answer: j.Accepted) -> Failure | None:
     if ended is None or ended.code is None:
         return None
     return Failure(job.attempt, ended.at, ended.code, _TOO_LONG)
-
-
-def _is_watched(due: Due, answer: j.Accepted, now: int) -> bool:
-    """Whether its worker sees to that itself: its time counts from the call of the handler.
-
-    One that cannot any more is not waited for much longer.
-    """
-    job, lease = due.stored.job, due.lease
-    is_late = _is_named(answer, "time_out") and job.state is j.JobState.ACTIVE
-    is_ours = job.delivery is Delivery.PULL and not job.wire
-    is_alive = lease is not None and not lease.lost and lease.until > now
-    return is_late and is_ours and is_alive and now < (limit_end(job) or 0) + STARTING_US
 
 
 def _is_loss(answer: j.Accepted) -> bool:

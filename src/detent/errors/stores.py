@@ -57,9 +57,13 @@ class BatchTooLarge(StoreError):
 
 
 class ClockAhead(StoreError):
-    """The caller's `now` is further ahead of the store's own clock than clocks may differ."""
+    """The caller's `now` is further ahead of the store's own clock than clocks may differ.
+
+    Whoever asks again asks by the clock as it is then: it may have been set back in between.
+    """
 
     code = "clock_ahead"
+    retryable = True
 
 
 class ReadTooLong(StoreError):

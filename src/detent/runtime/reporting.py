@@ -23,7 +23,7 @@ from detent.runtime.outcomes import Cancelled
 from detent.runtime.running import Flight, Why
 from detent.stores.api import Failure, LimitKind, LimitRow, Line
 
-__all__ = ["DIED", "INTERRUPTED", "STALLED", "Report", "Reporter", "timing_out"]
+__all__ = ["DIED", "INTERRUPTED", "STALLED", "Report", "Reporter", "failing", "timing_out"]
 
 DIED = "process_died"
 """The code of the error of an attempt whose process ended without a word."""
@@ -184,17 +184,25 @@ class Reporter:
 
 def timing_out(flight: Flight, by: str, now: int) -> Change:
     """Its time is up: what follows from that is for the lifecycle to say, as always."""
-    job = flight.stored.job
-    code = PROFILES[job.profile].code(j.JobState.ACTIVE, j.JobEvent.TIME_OUT)
+    return _late(flight, None, By(Actor.SYSTEM, by), now)
+
+
+def failing(flight: Flight, by: By, now: int) -> Change:
+    """The same by the word of its worker, if the clock of the store says that it is not so."""
+    code = _late_code(flight)
+    return _late(flight, j.Fail(lease=flight.stored.job.lease, code=code), by, now)
+
+
+def _late(flight: Flight, command: j.Fail | None, by: By, now: int) -> Change:
+    job, code = flight.stored.job, _late_code(flight)
     why = f"It ran longer than the {(job.active_us or 0) / 1_000_000:g} s that it may take"
-    return Change(
-        flight.key,
-        None,
-        By(Actor.SYSTEM, by),
-        beside=Beside(failure=Failure(job.attempt, now, code, why)),
-        error=ErrorInfo(code),
-        known=flight.stored,
-    )
+    beside = Beside(failure=Failure(job.attempt, now, code, why))
+    error = ErrorInfo(code)
+    return Change(flight.key, command, by, beside=beside, error=error, known=flight.stored)
+
+
+def _late_code(flight: Flight) -> str:
+    return PROFILES[flight.stored.job.profile].code(j.JobState.ACTIVE, j.JobEvent.TIME_OUT)
 
 
 def _is_more(report: Report) -> bool:

@@ -91,7 +91,7 @@ class Flight:
         self.kind = kind
         self.key: Key = key_of(stored.job)
         self.limit_at: int | None = None
-        """When its time is over; not known before its handler is called."""
+        """When its time is over, by the clock of its runner; known when its handler is called."""
         self.since = time.monotonic()
         self.run: Run | None = None
         self.executor: Executor | None = None
@@ -116,6 +116,8 @@ class Runner:
     ) -> None:
         self.around: Arounds[Context] = Arounds()
         """What is done around every run."""
+        self.clock: Callable[[], int] = engine.store.now
+        """By what runs are timed, in microseconds; a clock that nobody sets, if there is one."""
         self.look_s = LOOK_S
         """How often whoever keeps the jobs is asked about all that run."""
         self.by = by
@@ -160,7 +162,7 @@ class Runner:
 
     def _begun(self, flight: Flight, active_us: int) -> None:
         """Its time runs from here: that a process had to be started for it is not its fault."""
-        flight.limit_at = self.engine.store.now() + active_us
+        flight.limit_at = self.clock() + active_us
 
     def _run(self, flight: Flight) -> Run:
         """With its secrets; from here on whatever it says is masked."""

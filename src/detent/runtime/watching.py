@@ -20,7 +20,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.runtime.executors.means import Kind
 from detent.runtime.office import Office
-from detent.runtime.reporting import timing_out
+from detent.runtime.reporting import failing, timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Key, Line, Note, Stored
 
@@ -28,6 +28,8 @@ __all__ = ["Watching"]
 
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
+_BEHIND_US = 5_000_000
+"""So much later it may be by the clock of the store."""
 """How fine the ladder and time limits are."""
 _YOUNG_S = 0.1
 """A run that has just begun is not asked about: most have ended before."""
@@ -138,20 +140,31 @@ class Watching:
             await self._engine.carry_out(changes)
 
     async def _time_out(self) -> None:
-        """What has had its time, by the clock of the store."""
-        now = self._engine.store.now()
-        late = [
-            one
-            for one in self._all()
-            if one.limit_at is not None and one.limit_at <= now and one.is_ours
-        ]
+        """What has had its time. By the clock of the store that may be so a little later.
+
+        If it is much later, that clock was set back, and nobody can wait until it has caught up.
+        """
+        now = self._runner.clock()
+        late = [one for one in self._all() if one.is_ours and _is_late(one, now)]
         if not late:
             return
-        changes = [timing_out(one, self._by.id, now) for one in late]
-        for flight, answer in zip(late, await self._engine.carry_out(changes), strict=True):
-            if not isinstance(answer, j.Unchanged):
+        told = [timing_out(one, self._by.id, self._engine.store.now()) for one in late]
+        answers = await self._engine.carry_out(told)
+        early = self._timed_out(late, answers)
+        if beyond := [one for one in early if _is_late(one, now - _BEHIND_US)]:
+            told = [failing(one, self._by, self._engine.store.now()) for one in beyond]
+            self._timed_out(beyond, await self._engine.carry_out(told))
+
+    def _timed_out(self, late: Sequence[Flight], answers: Sequence[j.Answer]) -> list[Flight]:
+        """Stop those of which the store says so, too; the others."""
+        early: list[Flight] = []
+        for flight, answer in zip(late, answers, strict=True):
+            if isinstance(answer, j.Unchanged):
+                early.append(flight)
+            else:
                 flight.is_ours = False
                 self.stop(flight, Why.TIME_OUT)
+        return early
 
     async def _carry(self, flights: Sequence[Flight]) -> None:
         said = [(one, *one.ctx.heard.take(_LINES_MAX)) for one in flights if _has_news(one)]
@@ -238,6 +251,10 @@ def _ask(flight: Flight) -> None:
 def _interrupt(flight: Flight) -> None:
     if flight.run is not None and flight.executor is not None:
         flight.executor.interrupt(flight.run)
+
+
+def _is_late(flight: Flight, now: int) -> bool:
+    return flight.limit_at is not None and flight.limit_at <= now
 
 
 def _has_news(flight: Flight) -> bool:

@@ -17,6 +17,8 @@ __all__ = ["COUNT_MAX", "FRESH", "Limit", "Used", "free_at", "room", "spent"]
 
 COUNT_MAX = 1_000_000
 """The most that a limit may allow; whoever wants more wants none."""
+_AHEAD_US = 5_000_000
+"""Clocks may differ by so much."""
 
 
 class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,7 +55,7 @@ def room(limit: Limit, used: Used, active: int, now: int) -> int:
     if limit.rate is not None:
         rooms.append(limit.rate - _started(limit, used, now))
     if limit.spacing_us is not None:
-        rooms.append(1 if used.last_at is None or used.last_at + limit.spacing_us <= now else 0)
+        rooms.append(0 if _runs(used.last_at, limit.spacing_us, now) else 1)
     return max(min(rooms), 0)
 
 
@@ -64,8 +66,8 @@ def free_at(limit: Limit, used: Used, active: int, now: int) -> int | None:
     ends = []
     if limit.rate is not None and _started(limit, used, now) >= limit.rate:
         ends.append((used.period_at or 0) + limit.period_us)
-    if limit.spacing_us is not None and used.last_at is not None:
-        ends.append(used.last_at + limit.spacing_us)
+    if limit.spacing_us is not None and _runs(used.last_at, limit.spacing_us, now):
+        ends.append((used.last_at or 0) + limit.spacing_us)
     return max((at for at in ends if at > now), default=None)
 
 
@@ -77,9 +79,13 @@ def spent(limit: Limit, used: Used, starts: int, now: int) -> Used:
 
 def _started(limit: Limit, used: Used, now: int) -> int:
     """The starts that still count: those of a period that is not over."""
-    if used.period_at is None or used.period_at + limit.period_us <= now:
-        return 0
-    return used.starts
+    return used.starts if _runs(used.period_at, limit.period_us, now) else 0
+
+
+def _runs(at: int | None, length_us: int, now: int) -> bool:
+    """Whether what began then is not over. What begins in the future, a clock has begun that was
+    set back since, and would keep jobs back until then."""
+    return at is not None and at <= now + _AHEAD_US and now < at + length_us
 
 
 def _need(name: str, value: int | None, most: int) -> None:

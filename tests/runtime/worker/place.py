@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,7 +42,12 @@ class Place:
 
     @asynccontextmanager
     async def worker(
-        self, instance: str = "w1", *, processes: str | None = None, **settings: Any
+        self,
+        instance: str = "w1",
+        *,
+        processes: str | None = None,
+        clock: Callable[[], int] | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Worker]:
         """A worker at work, whose row lives for long; afterwards nothing of it is left."""
         engine = await self.engine()
@@ -56,6 +61,7 @@ class Place:
         by = By(Actor.WORKER, instance)
         runner = Runner(engine, self.app.bridge, self.app.handlers, by, executors)
         runner.around = self.app.runs
+        runner.clock = clock or runner.clock
         worker = Worker(runner, Settings(**settings))
         running = self.running[instance] = asyncio.create_task(worker.run())
         try:

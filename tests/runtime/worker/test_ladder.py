@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -185,6 +187,35 @@ async def test_a_coroutine_that_takes_too_long_is_timed_out_and_stopped(
     assert [(one.code, one.attempt) for one in stored.failures] == [("timeout", 1)]
     assert "0.3 s" in stored.failures[0].message
     assert "time_out" in (await place.lines(handle))[0]
+
+
+async def test_a_time_limit_holds_also_if_the_clock_is_set_back(tmp_path: Path) -> None:
+    """By the clock of the store it would have an hour more; a run is timed by another one."""
+    ahead_s, begun = 0, asyncio.Event()
+
+    def wall() -> int:
+        return time.time_ns() // 1_000 + ahead_s * 1_000_000
+
+    def other() -> int:
+        # Which is much further than any two clocks may be apart.
+        return time.monotonic_ns() // 1_000 - 100 * ahead_s
+
+    app = Detent(f"sqlite:///{tmp_path}/detent.db", clock=wall)
+
+    @app.job(timeout=0.2, retry=0)
+    async def slow() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    handle = await slow.aenqueue()
+    async with Place(app).worker(clock=other) as worker:
+        await asyncio.wait_for(begun.wait(), 10)
+        ahead_s = -100_000
+        assert await ended(handle) == ["discarded"]
+        await until(lambda: not worker.status().running)
+    assert await events(handle) == ["enqueue", "claim", "fail"]
+    assert (await handle.astatus()).error_code == "timeout"
+    await asyncio.to_thread(app.close)
 
 
 async def test_a_plain_function_with_a_timeout_runs_in_a_process_and_ends(

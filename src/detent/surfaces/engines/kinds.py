@@ -72,7 +72,7 @@ class Kinds:
     async def _schema(self, tenant: str, name: str) -> Any:
         at, found = self._schemas.get((tenant, name), (-FRESH_US, None))
         now = self._desk.now()
-        if now - at >= FRESH_US:
+        if not 0 <= now - at < FRESH_US:
             [record] = await self._desk.engine.store.record([(KIND, tenant, name)])
             found = None if record is None else msgspec.json.decode(record.data or "null")
             if len(self._schemas) >= _KNOWN_MAX:
@@ -84,7 +84,7 @@ class Kinds:
         at, found = self._taken.get(tenant, (-FRESH_US, frozenset()))
         now = self._desk.now()
         # What is not among them may have come to another server a moment ago.
-        if now - at >= (FRESH_US if name in found else _AGAIN_US):
+        if not 0 <= now - at < (FRESH_US if name in found else _AGAIN_US):
             found = await self._desk.engine.engines.types(tenant)
             if len(self._taken) >= _KNOWN_MAX:
                 self._taken.clear()

@@ -150,7 +150,7 @@ class Workers:
         """Whether a worker is to get no more jobs; an answer is believed for a moment."""
         at, quiet = self._known.get(key, (-FRESH_US, False))
         now = self._desk.now()
-        if now - at < FRESH_US:
+        if 0 <= now - at < FRESH_US:
             return quiet
         worker = await self.get(key)
         return self._remember(key, worker is not None and worker.is_quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -266,6 +267,17 @@ async def test_one_loop_serves_every_other(app: Detent) -> None:
         job.enqueue("z")
     with pytest.raises(InsideLoop, match="adrain"):
         app.drain()
+
+
+async def test_where_a_loop_runs_an_app_is_closed_by_awaiting(tmp_path: Path) -> None:
+    async with Detent(f"sqlite:///{tmp_path}/detent.db") as app:
+        handle = await app.job(send).aenqueue("ada")
+        with pytest.raises(InsideLoop):
+            app.close()
+        assert app.connection.ready is not None
+    assert app.connection.ready is None
+    assert (await handle.astatus()).state == "available", "it is opened again when it is needed"
+    await app.aclose()
 
 
 def test_an_app_can_be_used_again_after_it_was_closed(app: Detent) -> None:

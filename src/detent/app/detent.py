@@ -428,6 +428,22 @@ class Detent:
         """Let go of the store. It is opened again when it is needed again."""
         self.connection.close()
 
+    async def aclose(self) -> None:
+        """The same, awaited."""
+        # Whoever closes it waits for the bridge, which no loop may do.
+        await asyncio.to_thread(self.connection.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
     def __enter__(self) -> Self:
         return self
 

@@ -32,8 +32,7 @@ def lifespan(
             async with _kept_up(app) if upkeep else nullcontext():
                 yield
         finally:
-            # To close waits for the bridge, which no loop may do.
-            await asyncio.to_thread(app.close)
+            await app.aclose()
 
     return living
 

@@ -127,6 +127,7 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     yard.detent("workers", "stop", "worker-2")
     assert "user " in yard.detent("workers", "history", "worker-2")
     job = yard.enqueue("quick", 1)
+    eventually(lambda: "1 worker alive, none takes type quick" in job.why().answer)
     yard.detent("workers", "resume", "worker-1")
     assert job.result(timeout=30) == 1
     assert yard.detent("workers", "start", "worker-2") == "worker-2: start\n"

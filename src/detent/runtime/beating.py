@@ -108,10 +108,11 @@ class Beating:
         self._wake.set()
 
     def tell(self, instance: str, state: str) -> None:
-        """Its state has changed; the next beat says so."""
+        """Its state has changed, which a beat says at once."""
         kept = self._kept.get(instance)
-        if kept is not None:
+        if kept is not None and kept.row.state != state:
             kept.row = replace(kept.row, state=state)
+            self._wake.set()
 
     def drop(self, instance: str) -> None:
         """Renew it no longer; its lease runs out by itself."""

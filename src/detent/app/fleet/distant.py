@@ -43,6 +43,9 @@ class _Graves:
     async def registered(self, instance: str) -> None:
         """It may begin when the server has heard it."""
 
+    def tell(self, instance: str, state: str) -> None:
+        """That, too."""
+
     async def gone(
         self,
         instance: str,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -25,6 +25,8 @@ from detent.stores.api import Who, WorkerRow
 __all__ = ["Member", "Members", "Registry"]
 
 _log = logging.getLogger("detent.fleet")
+_STATES: Final = {"working": "running", "quiet": "suspended"}
+"""What an instance is called that says that of itself."""
 
 
 class Registry(Protocol):
@@ -36,6 +38,10 @@ class Registry(Protocol):
 
     async def registered(self, instance: str) -> None:
         """Return when it may begin."""
+        ...
+
+    def tell(self, instance: str, state: str) -> None:
+        """It has another state now."""
         ...
 
     async def gone(
@@ -67,7 +73,9 @@ class Member(ProcessBody):
 
     def _hear(self, message: Message) -> None:
         if message["kind"] == "status":
-            self.status = message
+            before, self.status = self.status.get("state", "working"), message
+            if message["state"] != before:
+                self._members.stands(self.instance, str(message["state"]))
             if message.get("worn"):
                 self._members.worn(self.instance)
         elif message["kind"] == "serves" and not self.serves.done():
@@ -113,7 +121,14 @@ class Members:
 
     def begin(self, member: Member, handover: Handover, born: Born) -> None:
         """It exists: from now on the store hears of it."""
-        task = asyncio.create_task(self._follow(member, handover, born))
+        self._go(self._follow(member, handover, born))
+
+    def stands(self, instance: str, state: str) -> None:
+        """It says that it is quiet, or at work again: whoever waits for it should know."""
+        self._go(self._reach(self._stands(instance, _STATES.get(state, state))))
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
@@ -165,6 +180,9 @@ class Members:
         await self._reach(self._add(row))
 
     # --- in the loop of the store -----------------------------------------------------------------
+
+    async def _stands(self, instance: str, state: str) -> None:
+        self._beats().tell(instance, state)
 
     async def _add(self, row: WorkerRow) -> None:
         beating = self._beats()

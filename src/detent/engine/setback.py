@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from detent.engine.identity import Identity
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Filter, Move, Outcome, Page, Store, Stored, Unit, WorkerRow, key_of
+from detent.stores.api import Move, Outcome, Store, Stored, Unit, WorkerRow, key_of
+from detent.stores.select import Filter, Page
 from detent.stores.workers import LATE_US
 
 __all__ = ["Setback", "brought_back"]

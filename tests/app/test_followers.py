@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from detent.engine.commands import Change
 from detent.errors import BadOption, IllegalTransition, PayloadTooLarge, TooMany
 from detent.lifecycle import job as j
 from detent.testing import Crashed, Rig, VirtualClock
+from tests.app.lateness import outlast
 
 
 def two(app: Detent, then: Any = lambda _: None, **options: Any) -> tuple[Any, Any]:
@@ -118,12 +120,9 @@ def test_their_limits_hold(app: Detent) -> None:
 
 
 def test_an_end_that_is_refused_makes_nothing(app: Detent, clock: VirtualClock) -> None:
-    async def time_out() -> None:
-        # Beyond what its worker has to see to it itself.
-        clock.advance(41)
-        await (await app.engine()).upkeep.turn()
-
-    first, _ = two(app, lambda _: app.bridge.run(time_out()), timeout=10, retry=0)
+    # Beyond what its worker has to see to it itself.
+    late = partial(outlast, app, clock, 42)
+    first, _ = two(app, lambda _: app.bridge.run(late()), timeout=10, retry=0)
     handle = first.enqueue()
     assert app.drain() == [handle.id]
     with pytest.raises(JobFailed):

@@ -24,6 +24,7 @@ from detent import (
 )
 from detent.errors import BadOption, BadResult, IllegalTransition, UnknownJob
 from detent.testing import VirtualClock
+from tests.app.lateness import outlast
 
 
 def events(handle: Any) -> list[str]:
@@ -385,13 +386,9 @@ def test_the_report_of_a_lease_that_has_ended_is_refused_but_its_lines_stay(
 ) -> None:
     def body(ctx: Context) -> str:
         ctx.log("late")
-        clock.advance(60)
         # Meanwhile somebody else notices that it has run for too long.
-        app.bridge.run(tick())
+        app.bridge.run(outlast(app, clock, 62))
         return "too late"
-
-    async def tick() -> None:
-        await (await app.engine()).upkeep.turn()
 
     handle = declared(app, "sync", body, timeout=30, retry=0).enqueue()
     app.drain()
@@ -433,15 +430,11 @@ def test_a_checkpoint_under_a_lease_that_has_ended_is_refused(
     refused: list[str] = []
 
     def body(ctx: Context) -> None:
-        clock.advance(60)
-        app.bridge.run(tick())
+        app.bridge.run(outlast(app, clock, 62))
         try:
             ctx.save(1)
         except IllegalTransition as error:
             refused.append(error.fields["code"])
-
-    async def tick() -> None:
-        await (await app.engine()).upkeep.turn()
 
     declared(app, "sync", body, timeout=30, retry=0).enqueue()
     app.drain()

@@ -69,7 +69,8 @@ def holding_of(stored: Stored, lease: Lease | None, now: int) -> Holding:
 def _held(job: Job, until: int | None, now: int) -> str:
     since = job.claimed_at or job.state_at
     has = "was offered it" if job.state == "pending" else "runs it"
-    told = f"{job.holder} {has} for {told_span(now - since)}, as attempt {job.attempt}"
+    # Before it began, it was later by a clock that was set back since.
+    told = f"{job.holder} {has} for {told_span(max(now - since, 0))}, as attempt {job.attempt}"
     return f"{told}; {_trusted(until, now)}.{_asked(job)}"
 
 

@@ -10,7 +10,7 @@ import sys
 import msgspec
 import pytest
 
-from detent import Context, Detent
+from detent import Context, Detent, Handle
 from detent.engine import limits
 from detent.runtime.executors.capture import Capture
 from tests.runtime.worker.place import Place, ended, events
@@ -191,3 +191,62 @@ async def test_a_report_under_a_lease_that_has_ended_counts_for_nothing(
         go.set()
         await until(lambda: worker.status().lost == 1)
     assert (await handle.astatus()).state == "available"
+
+
+class OddlyNamed(Exception):
+    """No database keeps its name, which stands beside every failure."""
+
+
+OddlyNamed.__module__ = "odd\0name"
+
+
+async def test_an_end_that_cannot_be_stored_is_told_and_takes_nobody_with_it(
+    app: Detent, place: Place
+) -> None:
+    go, here = asyncio.Event(), asyncio.Semaphore(0)
+
+    @app.job(retry=5)
+    async def odd(ctx: Context, number: int) -> int:
+        ctx.log("begun")
+        here.release()
+        await go.wait()
+        if number == 1:
+            raise OddlyNamed("what it said")
+        return number
+
+    handles = [await odd.aenqueue(number) for number in range(3)]
+    async with place.worker() as worker:
+        for _ in handles:
+            await asyncio.wait_for(here.acquire(), 10)
+        go.set()
+        assert await ended(*handles) == ["completed", "discarded", "completed"]
+        await until(lambda: worker.status().done == 2)
+        assert worker.status().lost == 0
+    assert [await place.lines(one) for one in handles] == [["begun"]] * 3
+    status = await handles[1].astatus()
+    assert (status.error_code, status.cause, status.attempt) == ("unstorable", "not_retryable", 1)
+
+
+async def test_what_cannot_even_begin_goes_back_and_is_tried_again(here: Place) -> None:
+    """Where processes cannot be started, nobody is charged, and what needs none goes on."""
+
+    @here.app.job(executor="process")
+    def apart() -> None: ...
+
+    @here.app.job
+    async def inside() -> str:
+        return "ran"
+
+    handle = await apart.aenqueue()
+    async with here.worker(processes="no_such_program_anywhere:app"):
+        await until_given_back(here, handle)
+        assert await (await inside.aenqueue()).aresult(timeout=10) == "ran"
+    job = (await here.stored(handle)).job
+    assert (job.failures, job.losses, job.state) == (0, 0, "available")
+
+
+async def until_given_back(place: Place, handle: Handle[None]) -> None:
+    async def is_back() -> bool:
+        return (await place.stored(handle)).job.handed_back > 1
+
+    await until(is_back)

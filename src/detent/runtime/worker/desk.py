@@ -284,19 +284,33 @@ class Desk:
             answers = await self._patiently(lambda: self._reporter.file(reports))
         except DetentError as error:
             if len(reports) > 1:
-                # One of them cannot be stored; the others are no part of that.
-                for one in reports:
-                    await self._file([one])
+                await self._file_each(reports)
                 return
             answers = await self._refile(reports[0], error)
         self.counts.lost += sum(one.change is None for one in reports)
         for answer in answers:
             self._count(answer)
 
+    async def _file_each(self, reports: Sequence[Report]) -> None:
+        """One of them cannot be stored; the others are no part of that, and may be by now."""
+        keys = [one.flight.key for one in reports]
+        found = await self._patiently(lambda: self._store.get(keys))
+        for one, stored in zip(reports, found, strict=True):
+            lease = one.flight.stored.job.lease
+            if one.change is None or stored is None or stored.job.lease == lease:
+                await self._file([one])
+            elif stored.job.state is j.JobState.COMPLETED:
+                self.counts.done += 1
+            else:
+                self.counts.failed += 1
+
     async def _refile(self, report: Report, error: DetentError) -> list[j.Answer]:
         """What it returned or said cannot be stored: then that is how it ended."""
         failed = self._reporter.unstorable(report.flight, error)
         try:
+            if report.change is not None:
+                with suppress(DetentError):  # They may be what cannot be stored.
+                    await self._reporter.keep(report.flight, report.change.beside.lines)
             return await self._patiently(lambda: self._reporter.file([failed]))
         except DetentError:
             _log.exception("the end of job %s cannot be stored", report.flight.key[1])

@@ -52,6 +52,8 @@ async def test_whoever_claims_is_not_lost_because_the_clock_says_so(
     world.clock.move(HOUR)
     told = await engine.claim(world.make.want(1))
     assert (told.lost, told.jobs) == (False, ())
+    again = (await world.store.step([], now=world.now, want=world.make.want(1))).claimed
+    assert (again.lost, again.seen) == (True, told.seen), "or it would be woken at once, for ever"
     assert told.retry_at is not None
     assert world.now < told.retry_at <= world.now + SECOND
     await world.alive("w1")

@@ -193,7 +193,7 @@ class Engine:
         claimed = stepped.claimed
         if claimed.lost and await self._is_only_silent(want):
             # It speaks, so it is there: its next beat is believed again.
-            return Claimed(retry_at=self.store.now() + _AGAIN_US)
+            return replace(claimed, lost=False, retry_at=self.store.now() + _AGAIN_US)
         timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
         if timed:
             try:

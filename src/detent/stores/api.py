@@ -11,7 +11,7 @@ share a transaction; one that cannot be committed never hurts its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
+from detent.stores.births import Births
 from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.shapes import (
@@ -99,6 +100,7 @@ __all__ = [
     "Logged",
     "Move",
     "Named",
+    "Near",
     "New",
     "Note",
     "Outcome",
@@ -366,6 +368,18 @@ class Anywhere(Protocol):
 
     def step_here(self, units: Sequence[Unit], *, now: int) -> Stepped:
         """The same as `step` without a wish, waited for in the calling thread."""
+        ...
+
+
+@runtime_checkable
+class Near(Protocol):
+    """What a store has if a lone caller may store a new job from its own loop.
+
+    Whoever has company shares commits with it, in the loop in which the store was opened.
+    """
+
+    async def step_near(self, births: Births, cross: Callable[[], Awaitable[Stepped]]) -> Stepped:
+        """Store new jobs that fit into a step, from here or, if need be, by crossing over."""
         ...
 
 

@@ -22,9 +22,11 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
+from detent.stores.births import Births
 from detent.stores.bounds import need_size
 from detent.stores.postgres import (
     address,
+    bearing,
     feeding,
     placing,
     pruning,
@@ -40,6 +42,7 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Crier, Listener
 from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
+from detent.stores.postgres.nearby import Near, Nearby
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.sorting import Batch, sort
@@ -73,6 +76,8 @@ class _Open(msgspec.Struct, frozen=True):
     crier: Crier
     listener: Listener
     sequencing: asyncio.Lock
+    nearby: Nearby
+    loop: asyncio.AbstractEventLoop
 
 
 class PostgresStore(Alike[_Open]):
@@ -128,7 +133,9 @@ class PostgresStore(Alike[_Open]):
         listener = Listener(self._address, name, self._bell.ring)
         await listener.start()
         keyed = Pool(self._address, _KEYED, self._patience_s)
-        self._inside = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
+        nearby, loop = Nearby(self._address), asyncio.get_running_loop()
+        crier = Crier(pool, name)
+        self._inside = _Open(pool, keyed, crier, listener, asyncio.Lock(), nearby, loop)
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._inside = self._inside, None
@@ -140,6 +147,7 @@ class PostgresStore(Alike[_Open]):
                 parts.push_async_callback(opened.keyed.close)
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
+                parts.push_async_callback(opened.nearby.close)
 
     async def _run(
         self,
@@ -184,6 +192,36 @@ class PostgresStore(Alike[_Open]):
         elif step.has_opened or self._may_have_let_in(batch):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
+
+    async def step_near(
+        self, births: Births, cross: Callable[[], Awaitable[api.Stepped]]
+    ) -> api.Stepped:
+        near = self._opened().nearby.here()
+        if near is None:
+            return await cross()
+        if len(births) == 1 and near.is_free() and await self._send_near(births, near):
+            return api.Stepped((api.Committed(),))
+        near.crossing += 1
+        try:
+            return await cross()
+        finally:
+            near.crossing -= 1
+
+    async def _send_near(self, births: Births, near: Near) -> bool:
+        """Whether the only one of them was stored; by a statement that sends word along."""
+        opened = self._opened(self.now())
+        common = bearing.shared(births.rows[0][0])
+        if common is None or self._lanes.unknown([common.lane]):
+            return False
+        told, word = bearing.lone(births, common, self._lanes), opened.crier.word()
+        if not word:
+            is_stored = await near.send("enqueue_one", told)
+        elif is_stored := await near.send("enqueue_one_and_tell", {**told, "word": word}):
+            opened.crier.went_along()
+        self._bell.ring()
+        if not (word and is_stored) and not opened.crier.is_due:
+            opened.loop.call_soon_threadsafe(opened.crier.cry)
+        return is_stored
 
     def _may_have_let_in(self, batch: Batch) -> bool:
         """Whether somebody may claim what could not be claimed before: a job came, or room did."""

@@ -75,7 +75,6 @@ changed AS ({{end_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
 SELECT {{held_unless_all $ends::bigint}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
-{{with_bodies}}
 
 -- name: end
 WITH {{ends}}, {{ended}}

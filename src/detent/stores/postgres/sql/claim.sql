@@ -137,9 +137,9 @@ SELECT 2 AS part, number AS turn, tenant, id AS record, version, last_at AS at, 
 FROM taken
 
 -- part: claim_counts
-SELECT lane, 'available' AS state, -1 AS count FROM taken
-UNION ALL
-SELECT lane, state, 1 FROM taken
+SELECT one.lane, told.state, told.sign * one.count AS count
+FROM (SELECT lane, count(*) AS count FROM taken GROUP BY lane) AS one
+CROSS JOIN (VALUES ('available', -1), ($state, 1)) AS told (state, sign)
 
 -- part: claimed
 -- What is kept beside a job is asked for by itself: hardly any job that is claimed has something.

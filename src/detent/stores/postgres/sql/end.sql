@@ -58,9 +58,9 @@ SELECT 1 AS part, number AS turn, tenant, id AS record, version, $end_at::bigint
 FROM held
 
 -- part: end_counts
-SELECT lane, $end_source AS state, -1 AS count FROM held
-UNION ALL
-SELECT lane, $end_state, 1 FROM held
+SELECT one.lane, told.state, told.sign * one.count AS count
+FROM (SELECT lane, count(*) AS count FROM held GROUP BY lane) AS one
+CROSS JOIN (VALUES ($end_source, -1), ($end_state, 1)) AS told (state, sign)
 
 -- part: ended
 happened AS ({{end_events}}),

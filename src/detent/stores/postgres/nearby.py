@@ -18,8 +18,10 @@ from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT
 
-__all__ = ["Near", "Nearby"]
+__all__ = ["NAME", "Near", "Nearby"]
 
+NAME: Final = "detent caller"
+"""What the server shows of such a connection."""
 _COMES: Final = 8
 """Who has come so often is expected to come again: a connection is worth its while."""
 _IDLE_S: Final = 30.0
@@ -98,7 +100,7 @@ class Near:
 
     async def _open(self) -> None:
         try:
-            self._connection = await open_connection(self._address)
+            self._connection = await open_connection(self._address, name=NAME)
         except FAULTS:
             self.drop()
         else:

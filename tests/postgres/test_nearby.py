@@ -33,7 +33,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def noop(url: str) -> Iterator[Job[Any, Any]]:
+def noop(url: str) -> Iterator[Job[..., Any, ..., Any]]:
     app = Detent(url)
 
     @app.job
@@ -44,7 +44,7 @@ def noop(url: str) -> Iterator[Job[Any, Any]]:
     app.close()
 
 
-async def _come(noop: Job[Any, Any], url: str) -> int:
+async def _come(noop: Job[..., Any, ..., Any], url: str) -> int:
     """Come again and again, until there is a connection for it; how often that was."""
     for number in range(1, 10 * _ENOUGH):
         await noop.aenqueue(number)
@@ -79,7 +79,9 @@ async def blocked(url: str) -> AsyncIterator[psycopg.AsyncConnection]:
         yield one
 
 
-def test_it_is_stored_from_there_and_hangs_up_with_its_loop(url: str, noop: Job[Any, Any]) -> None:
+def test_it_is_stored_from_there_and_hangs_up_with_its_loop(
+    url: str, noop: Job[..., Any, ..., Any]
+) -> None:
     came = asyncio.run(_come(noop, url))
     assert stored(url) == [came] * 3
     eventually(lambda: not there(url), "its connection is closed with its loop")
@@ -88,7 +90,7 @@ def test_it_is_stored_from_there_and_hangs_up_with_its_loop(url: str, noop: Job[
     assert stored(url) == [came] * 3
 
 
-def test_both_ways_leave_the_same_rows(url: str, noop: Job[Any, Any]) -> None:
+def test_both_ways_leave_the_same_rows(url: str, noop: Job[..., Any, ..., Any]) -> None:
     asyncio.run(_come(noop, url))
     told = "(tenant, version, name, source, target, actor, actor_id, kind, rest::jsonb - 'place')"
     assert sql(url, f"SELECT count(DISTINCT {told}) FROM detent.events") == [(1,)]  # noqa: S608
@@ -99,7 +101,7 @@ def test_both_ways_leave_the_same_rows(url: str, noop: Job[Any, Any]) -> None:
     assert sql(url, jobs) == [(1,)]
 
 
-def test_company_shares_commits(url: str, noop: Job[Any, Any]) -> None:
+def test_company_shares_commits(url: str, noop: Job[..., Any, ..., Any]) -> None:
     async def many() -> int:
         came = await _come(noop, url)
         await asyncio.gather(*(noop.aenqueue(number) for number in range(200)))
@@ -111,7 +113,7 @@ def test_company_shares_commits(url: str, noop: Job[Any, Any]) -> None:
     assert commits < came + 100
 
 
-def test_a_cut_connection_costs_nobody_a_job(url: str, noop: Job[Any, Any]) -> None:
+def test_a_cut_connection_costs_nobody_a_job(url: str, noop: Job[..., Any, ..., Any]) -> None:
     async def cut() -> int:
         came = await _come(noop, url)
         sql(url, _END, NAME)
@@ -122,7 +124,7 @@ def test_a_cut_connection_costs_nobody_a_job(url: str, noop: Job[Any, Any]) -> N
     assert stored(url) == [came] * 3
 
 
-def test_cut_in_the_middle_it_goes_the_other_way(url: str, noop: Job[Any, Any]) -> None:
+def test_cut_in_the_middle_it_goes_the_other_way(url: str, noop: Job[..., Any, ..., Any]) -> None:
     async def cut() -> int:
         came = await _come(noop, url)
         async with blocked(url):
@@ -136,7 +138,7 @@ def test_cut_in_the_middle_it_goes_the_other_way(url: str, noop: Job[Any, Any]) 
     assert stored(url) == [came] * 3
 
 
-def test_who_is_called_off_leaves_nothing_behind(url: str, noop: Job[Any, Any]) -> None:
+def test_who_is_called_off_leaves_nothing_behind(url: str, noop: Job[..., Any, ..., Any]) -> None:
     async def leave() -> int:
         came = await _come(noop, url)
         async with blocked(url):
@@ -153,7 +155,7 @@ def test_who_is_called_off_leaves_nothing_behind(url: str, noop: Job[Any, Any]) 
     assert stored(url) == [came] * 3
 
 
-def test_whoever_waits_for_jobs_hears_of_them(url: str, noop: Job[Any, Any]) -> None:
+def test_whoever_waits_for_jobs_hears_of_them(url: str, noop: Job[..., Any, ..., Any]) -> None:
     async def hear() -> None:
         await _come(noop, url)
         async with stores.open(url) as store:

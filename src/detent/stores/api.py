@@ -20,7 +20,6 @@ from detent.lifecycle.job import Lease
 from detent.lifecycle.seal import Block
 from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Flow, Workflow
-from detent.stores.births import Births
 from detent.stores.limits import Limit, Used
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.shapes import (
@@ -378,8 +377,10 @@ class Near(Protocol):
     Whoever has company shares commits with it, in the loop in which the store was opened.
     """
 
-    async def step_near(self, births: Births, cross: Callable[[], Awaitable[Stepped]]) -> Stepped:
-        """Store new jobs that fit into a step, from here or, if need be, by crossing over."""
+    async def step_near(
+        self, units: Sequence[Unit], cross: Callable[[], Awaitable[Stepped]]
+    ) -> Stepped:
+        """Step with units that fit, from here or, if need be, by crossing over."""
         ...
 
 

@@ -194,12 +194,12 @@ class PostgresStore(Alike[_Open]):
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
 
     async def step_near(
-        self, births: Births, cross: Callable[[], Awaitable[api.Stepped]]
+        self, units: Sequence[Unit], cross: Callable[[], Awaitable[api.Stepped]]
     ) -> api.Stepped:
         near = self._opened().nearby.here()
         if near is None:
             return await cross()
-        if len(births) == 1 and near.is_free() and await self._send_near(births, near):
+        if isinstance(units, Births) and await self._send_near(units, near):
             return api.Stepped((api.Committed(),))
         near.crossing += 1
         try:
@@ -208,19 +208,22 @@ class PostgresStore(Alike[_Open]):
             near.crossing -= 1
 
     async def _send_near(self, births: Births, near: Near) -> bool:
-        """Whether the only one of them was stored; by a statement that sends word along."""
-        opened = self._opened(self.now())
-        common = bearing.shared(births.rows[0][0])
+        """Whether a lone one was stored from here, by a statement that sends word along."""
+        if len(births) > 1 or not near.is_free():
+            return False
+        opened, common = self._opened(self.now()), bearing.shared(births.rows[0][0])
         if common is None or self._lanes.unknown([common.lane]):
             return False
         told, word = bearing.lone(births, common, self._lanes), opened.crier.word()
-        if not word:
-            is_stored = await near.send("enqueue_one", told)
-        elif is_stored := await near.send("enqueue_one_and_tell", {**told, "word": word}):
+        statement, more = ("enqueue_one_and_tell", {"word": word}) if word else ("enqueue_one", {})
+        is_stored = await near.send(statement, {**told, **more})
+        if word and is_stored:
             opened.crier.went_along()
+        elif not opened.crier.is_due:
+            # A loop that has ended meanwhile has closed the store, and nobody waits in it.
+            with suppress(RuntimeError):
+                opened.loop.call_soon_threadsafe(opened.crier.cry)
         self._bell.ring()
-        if not (word and is_stored) and not opened.crier.is_due:
-            opened.loop.call_soon_threadsafe(opened.crier.cry)
         return is_stored
 
     def _may_have_let_in(self, batch: Batch) -> bool:

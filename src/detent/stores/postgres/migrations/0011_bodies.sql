@@ -40,6 +40,16 @@ ALTER TABLE detent.jobs
     DROP CONSTRAINT jobs_check1,
     ADD CONSTRAINT jobs_are_sound CHECK (detent.is_sound(version, state, lease, ended_at));
 
+-- The name of a record tells it from nearly all others, and its tenant from hardly any: what differs is
+-- looked at first.
+ALTER TABLE detent.events
+    DROP CONSTRAINT events_pkey,
+    ADD CONSTRAINT events_pkey PRIMARY KEY (record, tenant, version);
+
+DROP INDEX detent.events_one_end;
+
+CREATE UNIQUE INDEX events_one_end ON detent.events (record, tenant) WHERE {{ends}};
+
 CREATE OR REPLACE VIEW detent.stored AS
 SELECT
     j.tenant, j.id, j.version, j.state, j.profile, j.queue, j.priority, j.delivery, j.allowed,

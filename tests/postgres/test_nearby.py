@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from detent import Detent, stores
 from detent.app.job import Job
+from detent.stores.postgres import nearby
 from detent.stores.postgres.nearby import NAME
 from tests.postgres.running import sql
 from tests.postgres.server import databases
@@ -121,6 +123,43 @@ def test_a_cut_connection_costs_nobody_a_job(url: str, noop: Job[..., Any, ..., 
         return came + 1
 
     came = asyncio.run(cut())
+    assert stored(url) == [came] * 3
+
+
+def test_after_a_cut_there_is_another_before_long(
+    url: str, noop: Job[..., Any, ..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby, "_AGAIN_S", 0.0)
+
+    async def again() -> int:
+        came = await _come(noop, url)
+        for _ in range(3):
+            [before] = there(url)
+            sql(url, _END, NAME)
+            came += await _come(noop, url)
+            # Whatever kept the one before it is gone, and leaves the new one alone.
+            gc.collect()
+            await noop.aenqueue(0)
+            came += 1
+            [after] = there(url)
+            assert after != before
+        return came
+
+    came = asyncio.run(again())
+    assert stored(url) == [came] * 3
+
+
+def test_who_stays_away_is_hung_up_on(
+    url: str, noop: Job[..., Any, ..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearby, "_IDLE_S", 0.05)
+
+    async def stay_away() -> int:
+        came = await _come(noop, url)
+        await until(lambda: not there(url), "nobody uses it")
+        return came + await _come(noop, url)
+
+    came = asyncio.run(stay_away())
     assert stored(url) == [came] * 3
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -32,11 +32,10 @@ _LEAVE_S: Final = 5.0
 
 
 class Near:
-    """What belongs to one loop, and is touched in it alone; `leave` is called at the end of it."""
+    """What belongs to one loop, and is touched in it alone."""
 
-    def __init__(self, address: Address, leave: Callable[[], None]) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
-        self._leave = leave
         self._comes = 0
         self._not_before = 0.0
         self._used_at = 0.0
@@ -45,6 +44,7 @@ class Near:
         self._connection: Connection | None = None
         self._keeping: AsyncGenerator[None, None] | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._parting: asyncio.Task[None] | None = None
         self.crossing = 0
         """How many callers of this loop are on their way to that of the store."""
 
@@ -71,7 +71,9 @@ class Near:
         self._used_at = time.monotonic()
         try:
             await connection.fetch(statement, **told)
-        except (*UNFIT, *FAULTS):
+        except UNFIT:
+            return False
+        except FAULTS:
             self.drop()
             return False
         except BaseException:
@@ -105,22 +107,21 @@ class Near:
             self.drop()
         else:
             self._used_at = time.monotonic()
-            self._keeping = self._kept()
+            self._keeping = self._kept(self._connection)
             await anext(self._keeping)
             self._watch()
         finally:
             self._opening = None
 
-    async def _kept(self) -> AsyncGenerator[None, None]:
+    async def _kept(self, connection: Connection) -> AsyncGenerator[None, None]:
         """Hangs up when the loop ends: before it does it closes whatever generates in it."""
         try:
             yield
         finally:
-            self._leave()
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                with suppress(*FAULTS):
-                    await connection.close()
+            if self._connection is connection:
+                self._connection = None
+            with suppress(*FAULTS):
+                await connection.close()
 
     def _watch(self) -> None:
         asyncio.get_running_loop().call_later(_IDLE_S, self._look)
@@ -132,7 +133,8 @@ class Near:
         if time.monotonic() < self._used_at + _IDLE_S or not self._is_idle.is_set():
             self._watch()
         else:
-            self._opening = asyncio.ensure_future(self.close())
+            self._comes = 0
+            self._parting = asyncio.ensure_future(self.close())
 
 
 class Nearby:
@@ -154,7 +156,7 @@ class Nearby:
         found = self._near.get(loop)
         if found is None:
             with self._lock:
-                found = self._near[loop] = Near(self._address, self._leave)
+                found = self._near[loop] = Near(self._address)
         return found
 
     async def close(self) -> None:
@@ -170,7 +172,3 @@ class Nearby:
                     await asyncio.wait_for(asyncio.wrap_future(closing), 2 * _LEAVE_S)
                 else:
                     loop.call_soon_threadsafe(one.drop)
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._near.pop(asyncio.get_running_loop(), None)

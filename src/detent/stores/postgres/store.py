@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -130,7 +131,7 @@ class PostgresStore(Alike[_Open]):
         self._clock = self._clock or clock
         name = uuid.uuid4().hex
         pool = Pool(self._address, self._address.connections, self._patience_s)
-        listener = Listener(self._address, name, self._bell.ring)
+        listener = Listener(self._address, name, partial(self._bell.ring, here=True))
         await listener.start()
         keyed = Pool(self._address, _KEYED, self._patience_s)
         nearby, loop = Nearby(self._address), asyncio.get_running_loop()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import socket
+import statistics
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

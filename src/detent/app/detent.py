@@ -429,9 +429,9 @@ class Detent:
         self.connection.close()
 
     async def aclose(self) -> None:
-        """The same, awaited."""
+        """The same, awaited: whatever was asked for is finished first, and may take a moment."""
         # Whoever closes it waits for the bridge, which no loop may do.
-        await asyncio.to_thread(self.connection.close)
+        await asyncio.to_thread(self.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -454,6 +454,17 @@ class Detent:
         where: TracebackType | None,
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
 
 def _gated(what: Gated) -> tuple[GateKind, str]:

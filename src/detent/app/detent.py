@@ -433,17 +433,6 @@ class Detent:
         # Whoever closes it waits for the bridge, which no loop may do.
         await asyncio.to_thread(self.close)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
     def __enter__(self) -> Self:
         return self
 

@@ -55,7 +55,11 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     graces: tuple[Grace, ...] = ()
 
     def unwatched_us(self, since: int) -> int:
-        """How much of the time since then nobody has watched: nobody was there, or it never was."""
+        """How much of the time since then nobody has watched: nobody was there, or it never was.
+
+        As far as the latest graces tell: where somebody looks now and then only, a run that lasts
+        through more silences than these is late at last.
+        """
         return sum(grace.silent_us or 0 for grace in self.graces if grace.at > since)
 
     def is_recent(self, now: int) -> bool:

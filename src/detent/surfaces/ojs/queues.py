@@ -38,7 +38,7 @@ class Queues:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
-        self._pressure = Pressure(desk)
+        self.pressure = Pressure(desk, self._known)
         self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
@@ -167,19 +167,6 @@ class Queues:
         lengths = [None if one is None else one.visibility_us for one in found]
         known = [one for one in lengths if one is not None]
         return max(known) if len(known) == len(lengths) else None
-
-    async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """Refuse jobs for a queue that is full; near its bound the reply says how near."""
-        told_of: tuple[tuple[str, str], ...] = ()
-        numbers = {queues[0]: 1} if len(queues) == 1 else Counter(queues)
-        for queue, number in numbers.items():
-            config = await self._known.get((tenant, queue))
-            if config is None or config.max_depth is None:
-                continue
-            share = await self._pressure.share((tenant, queue), number, config)
-            if share >= config.warning:
-                told_of = (("x-ojs-queue-pressure", f"{share:.2f}"),)
-        return told_of
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ _IGNORED: Final = ("retention", "dead_letter_queue")
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was set; `told` is all of it as it was sent."""
+    """What was set; `told` is all of it as it was sent. A deleted queue has nothing but that."""
 
     created_at: int
     told: Raw = Raw(b"{}")
@@ -40,12 +40,13 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     visibility_us: int | None = None
     types: tuple[str, ...] | None = None
     strategy: str = "reject"
+    is_deleted: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether no new job is any different for it."""
         bounds = (self.max_depth, self.retry, self.timeout_us, self.types)
-        return all(one is None for one in bounds)
+        return not self.is_deleted and all(one is None for one in bounds)
 
 
 def read_config(fields: Mapping[str, Raw], now: int) -> Config:

@@ -18,6 +18,7 @@ from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.crons import Crons
+from detent.surfaces.ojs.deleting import Deleting
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import problem_reply, unsupported
@@ -33,6 +34,7 @@ from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
+from detent.surfaces.ojs.series import Series
 from detent.surfaces.ojs.silence import KIND as STALL
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
@@ -170,6 +172,7 @@ class OjsSurface:
         )
         yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
         yield _route("GET", "/queues/{name}", queues.get, _R)
+        yield _route("DELETE", "/queues/{name}", Deleting(self.desk, queues).delete, _O)
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
         yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
         yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
@@ -250,6 +253,7 @@ class OjsSurface:
     def _admin_routes(self) -> Iterable[Route]:
         admin = Admin(self.desk, self.queues, self.letters, self.workers)
         yield _route("GET", "/admin/stats", admin.stats, _R)
+        yield _route("GET", "/admin/stats/history", Series(self.desk).history, _R)
         yield _route("GET", "/admin/queues", admin.queues, _R)
         yield _route("GET", "/admin/queues/{name}", self.queues.detailed, _R)
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)

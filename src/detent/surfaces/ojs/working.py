@@ -34,6 +34,7 @@ from detent.surfaces.ojs.reports import (
     Error,
     Nack,
     Report,
+    delay_of,
     failure_of,
     flat,
     info_of,
@@ -262,7 +263,8 @@ class Working:
         failure = failure_of(error, stored.job, self._desk.now())
         command = j.Fail(**fence, code=failure.code)
         change = self._change(stored, command, Beside(failure=failure))
-        change = replace(change, error=info_of(error, failure))
+        delay_us = delay_of(error, failure.at)
+        change = replace(change, error=info_of(error, failure), delay_us=delay_us)
         job = await self._done(change, name, "fail")
         after = replace(stored, job=job, failures=(*stored.failures, failure))
         return self._desk.reply(flat(shown(after, name)))

@@ -17,6 +17,7 @@ import pytest
 
 from detent.surfaces.http.exchange import Settings
 from tests.postgres.server import databases
+from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.server import Answer, Client, Running, eventually, running
 
 BOUND = 5
@@ -217,3 +218,15 @@ def test_a_schedule_is_set_up_whatever_its_queue_holds(town: Town) -> None:
     town.client.post("/jobs", job("c")).ok(201)
     cron = {"name": "n", "expression": "@yearly", "job_template": job("c")}
     town.client.post("/cron", cron).ok(201)
+
+
+def test_tasks_that_others_fetch_by_the_same_name_are_left_alone(town: Town) -> None:
+    jobnik, client = Jobnik(town.client.port), town.client
+    [task] = jobnik.tasks(jobnik.stage(jobnik.job(), "j"), 1)
+    client.delete("/queues/j").error(409, "conflict")
+    for body in ({"strategy": "discard"}, {"strategy": "move", "target": "other"}):
+        assert client.delete("/queues/j", body).ok()["remaining"] == 1
+    town.bound("j", "drop_oldest", 1)
+    client.post("/jobs", job("j")).error(429, "QUEUE_FULL")
+    assert jobnik.take("j") == task
+    jobnik.close()

@@ -36,7 +36,7 @@ def test_a_queue_with_jobs_is_not_deleted_unless_it_is_said_what_becomes_of_them
 def test_what_waits_is_discarded_and_what_runs_goes_on(client: Client) -> None:
     *some, running = waiting(client)
     told = client.delete("/queues/q", {"strategy": "discard"}).ok()
-    assert (told["deleted"], told["discarded"], told["active"]) == (True, 3, 1)
+    assert (told["deleted"], told["discarded"], told["remaining"]) == (True, 3, 1)
     assert [client.job(name)["state"] for name in some] == ["discarded"] * 3
     history = client.get(f"/jobs/{some[0]}/history").ok()["events"]
     assert history[-1]["data"]["cause"] == "queue_deleted"
@@ -47,7 +47,7 @@ def test_what_waits_is_discarded_and_what_runs_goes_on(client: Client) -> None:
 def test_what_waits_is_moved(client: Client) -> None:
     *some, running = waiting(client)
     told = client.delete("/queues/q?strategy=move&target=other").ok()
-    assert (told["moved"], told["active"]) == (3, 1)
+    assert (told["moved"], told["remaining"]) == (3, 1)
     assert [client.job(name)["queue"] for name in [*some, running]] == ["other"] * 3 + ["q"]
     assert [one["id"] for one in client.fetch("other", count=5)] == some[2:]
 

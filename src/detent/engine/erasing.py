@@ -16,6 +16,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND
+from detent.engine.piecemeal import piecemeal
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -73,13 +74,14 @@ class Erasing:
         records = [one for one in (*await beside(), *kept) if one is not None]
         going: list[Job | Record] = [*await self._jobs(key), *records]
         for first in range(0, len(going), PIECE):
-            if not await self._commit(self._unit(going[first : first + PIECE], by)):
+            if not await self._commit(await self._unit(going[first : first + PIECE], by)):
                 return False
         return True
 
-    def _unit(self, going: Sequence[Job | Record], by: By) -> Unit:
+    async def _unit(self, going: Sequence[Job | Record], by: By) -> Unit:
         command_id = self._identity.id()
-        moves = [self._erased(one, by, command_id) for one in going if isinstance(one, Job)]
+        jobs = [one for one in going if isinstance(one, Job)]
+        moves = await piecemeal(lambda job: self._erased(job, by, command_id), jobs)
         puts = [
             replace(one, version=one.version + 1, data=None, wake_at=None)
             for one in going

@@ -21,7 +21,7 @@ from detent.stores.api import Key, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.desk import Desk, read_body
+from detent.surfaces.ojs.desk import CLAIMABLE, Desk, read_body
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.queues import Queues, depth_of
 from detent.surfaces.ojs.reading import need_queue
@@ -30,7 +30,7 @@ __all__ = ["Deleting"]
 
 _WAITING: Final = ("scheduled", "available", "retryable")
 _STRATEGIES: Final = ("reject", "discard", "move")
-_BATCH: Final = 200
+_BATCH: Final = 500
 """How many jobs are changed at a time; others get their turn in between."""
 
 
@@ -59,9 +59,9 @@ class Deleting:
             gone = await self._emptied(key, self._change(call, target))
         await self._queues.forget(call, key)
         words = {"reject": {}, "discard": {"discarded": gone}, "move": {"moved": gone}}
-        active = {"active": row.counts.get("active", 0)}
+        left = {"remaining": depth_of(await self._queues.row(call, key[1]))}
         told_of = {"deleted": True, "queue": key[1], "name": key[1], "strategy": strategy}
-        return self._desk.reply({**told_of, **words[strategy], **active})
+        return self._desk.reply({**told_of, **words[strategy], **left})
 
     def _asked(self, call: Call, name: str) -> tuple[str, str | None]:
         """What becomes of the jobs that wait, and where they are to go."""
@@ -86,13 +86,17 @@ class Deleting:
         return lambda key: Change(key, j.Drop(Cause.QUEUE_DELETED), system)
 
     async def _emptied(self, key: Key, change: Callable[[Key], Change]) -> int:
-        """How many jobs were discarded or moved; what has begun to run meanwhile stays."""
+        """How many jobs were discarded or moved.
+
+        What has begun to run meanwhile stays, and so do tasks that others fetch by that name.
+        """
         gone = 0
         for state in _WAITING:
             chosen = Filter(tenant=key[0], queue=key[1], state=state)
             after: Key | None = None
             while page := await self._desk.engine.store.find(chosen, Page(_BATCH, after)):
-                changes = [change(key_of(one.job)) for one in page]
+                mine = [one.job for one in page if one.job.profile in CLAIMABLE]
+                changes = [change(key_of(job)) for job in mine]
                 answers = await self._desk.engine.carry_out(changes)
                 gone += sum(not isinstance(one, Refusal) for one in answers)
                 after = key_of(page[-1].job)

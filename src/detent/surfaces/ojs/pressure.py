@@ -26,7 +26,7 @@ from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import DROPPED_FROM_MAX, Config
-from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.desk import CLAIMABLE, Desk
 
 __all__ = ["Enter", "Headers", "Pressure"]
 
@@ -139,10 +139,11 @@ class Pressure:
         return depths
 
     async def _oldest(self, key: Key) -> list[Job]:
-        """Those that are ready, for longest first."""
+        """Those that are ready, for longest first; tasks of others are not ours to drop."""
         chosen = Filter(tenant=key[0], queue=key[1], state="available")
         found = await self._desk.engine.store.find(chosen, Page(DROPPED_FROM_MAX))
-        return sorted((one.job for one in found), key=lambda job: (job.place or 0, job.id))
+        mine = [one.job for one in found if one.job.profile in CLAIMABLE]
+        return sorted(mine, key=lambda job: (job.place or 0, job.id))
 
 
 def _next(key: Key, mark: Record | None) -> Record:

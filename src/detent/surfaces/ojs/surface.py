@@ -26,6 +26,7 @@ from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.hooks import Hooks
 from detent.surfaces.ojs.jobs import Jobs
 from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.limiting import KIND as LIMIT
 from detent.surfaces.ojs.limiting import Limiting
 from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
@@ -69,6 +70,7 @@ class OjsSurface:
         self.stalls = Stalls(self.desk)
         self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk)
+        self.limiting = Limiting(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
         self.registry = Registry(self.desk)
@@ -89,6 +91,7 @@ class OjsSurface:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[WORKER] = self.workers.answer
         self.desk.engine.answers[STALL] = self.stalls.answer
+        self.desk.engine.answers[LIMIT] = self.limiting.answer
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here, for programs that write clients."""
@@ -220,7 +223,7 @@ class OjsSurface:
         yield _route("DELETE", "/jobs/{id}/checkpoint", progress.forget, _W)
 
     def _hook_routes(self) -> Iterable[Route]:
-        hooks, limiting = Hooks(self.desk), Limiting(self.desk)
+        hooks, limiting = Hooks(self.desk), self.limiting
         base = "/webhooks/subscriptions"
         yield _route("POST", base, hooks.create, _O, (201,))
         yield _route("GET", base, hooks.listed, _R)

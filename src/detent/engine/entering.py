@@ -36,13 +36,21 @@ class Entry(msgspec.Struct, frozen=True):
     drops: tuple[Job, ...] = ()
 
     def through(self, unit: Unit, now: int) -> Unit | Refusal:
-        """The same unit with all of this; one that a job of it replaces is not dropped as well."""
-        replaced = {key_of(move.job) for move in unit.moves}
-        drops = [job for job in self.drops if key_of(job) not in replaced]
+        """The same unit with all of this."""
+        drops = self._drops(unit)
         moves = [move for job in drops if (move := self._dropped(job, unit, now)) is not None]
         if len(moves) < len(drops):
             return OUTRUN
         return replace(unit, moves=(*unit.moves, *moves), puts=(*unit.puts, *self.marks))
+
+    def _drops(self, unit: Unit) -> list[Job]:
+        """Who is to go. Whoever is replaced in a queue makes room too: then one fewer goes."""
+        drops = list(self.drops)
+        for queue in (move.job.queue for move in unit.moves):
+            youngest = next((job for job in reversed(drops) if job.queue == queue), None)
+            if youngest is not None:
+                drops.remove(youngest)
+        return drops
 
     def is_outrun(self, outcome: Outcome) -> bool:
         """Whether it is this that was in the way of the unit."""

@@ -2,14 +2,11 @@
 INSERT INTO detent.jobs (
     tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
     created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, wire,
-    enqueued_at, ready_at, claimed_at, started_at, ended_at, cause, lane
+    enqueued_at, ready_at, claimed_at, started_at, ended_at, cause, lane, type, payload, meta
 )
 SELECT '', 'past-' || lpad(n::text, 27, '0'), 3, 'completed', 'python', 'default', 0, 'pull', 3, 3,
-    n, n, n, n, false, 1, 0, 0, 0, false, n, n, n, n, n, 'succeeded', %(lane)s
-FROM generate_series(1, %(last)s::bigint) AS n;
-
-INSERT INTO detent.bodies (tenant, id, type, payload, meta)
-SELECT '', 'past-' || lpad(n::text, 27, '0'), 'mail.send', '[]', '{}'
+    n, n, n, n, false, 1, 0, 0, 0, false, n, n, n, n, n, 'succeeded', %(lane)s,
+    'mail.send', '[]', '{}'
 FROM generate_series(1, %(last)s::bigint) AS n;
 
 INSERT INTO detent.events (

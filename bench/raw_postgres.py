@@ -86,6 +86,8 @@ class Raw:
             **_ended(sorted(zip(self._active, self._held, strict=True))),
             **_HELD,
             "leases": joined(leases),
+            "first_lease": min(leases),
+            "last_lease": max(leases),
             "rest": ',"holder":"w1","wire":false',
             "wanted": number,
             "command_id": "command-2",

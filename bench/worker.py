@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import statistics
 import tempfile
 from collections import defaultdict
@@ -77,12 +78,18 @@ class Places:
         return self._server.url(f"run_{number}"), folder, self._server.process
 
 
+def _free_port() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return str(one.getsockname()[1])
+
+
 @contextmanager
 def places() -> Iterator[Places]:
     """Files in a folder, and databases on a server that keeps its promises."""
     with (
         tempfile.TemporaryDirectory(prefix="detent-bench-") as folder,
-        Server(shared_buffers="512MB", max_wal_size="4GB") as server,
+        Server(shared_buffers="512MB", max_wal_size="4GB", port=_free_port()) as server,
     ):
         yield Places(Path(folder), server)
 

@@ -28,6 +28,7 @@ __all__ = ["QUICK", "Server", "program"]
 _SOCKET_PATH_MAX = 90
 """A socket's path must fit into 107 bytes, its own name included."""
 _READY = b"ready\n"
+_HERE = "127.0.0.1"
 QUICK = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -38,10 +39,16 @@ QUICK = {
 
 
 class Server:
-    """A server that listens on a socket in a folder of its own, and nowhere else."""
+    """A server that listens on a socket in a folder of its own, and nowhere else.
+
+    With a `port` among its settings it is reached there, as servers mostly are.
+    """
 
     def __init__(self, **settings: str) -> None:
         self.folder = _folder()
+        self._port = settings.get("port")
+        if self._port is not None:
+            settings["listen_addresses"] = _HERE
         asked = [f"{name}={value}" for name, value in settings.items()]
         command = [sys.executable, "-m", "tools.postgres", str(self.folder), *asked]
         self._watcher = subprocess.Popen(  # noqa: S603
@@ -53,6 +60,8 @@ class Server:
 
     def url(self, database: str) -> str:
         """The address of a database on it."""
+        if self._port is not None:
+            return f"postgresql://postgres@{_HERE}:{self._port}/{database}"
         return f"postgresql://postgres@/{database}?host={quote(str(self.folder), safe='/')}"
 
     @property

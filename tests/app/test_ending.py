@@ -36,6 +36,18 @@ async def awaited() -> None:
 
 if sys.argv[2] == "awaits":
     asyncio.run(awaited())
+elif sys.argv[2] == "awaits many":
+
+    async def many() -> None:
+        async with app:
+            for number in range(60):
+                await add.aenqueue(number, number)
+        for number in range(60):
+            print((await add.aenqueue(number, number)).id)
+
+    asyncio.run(many())
+    asyncio.run(many())
+    app.close()
 elif sys.argv[2] == "forks":
     add.enqueue(0, 0)
     children = [child for child in (os.fork() for _ in range(2)) if child]
@@ -90,3 +102,16 @@ def test_children_of_a_program_that_has_enqueued_end_without_a_word(
     with Detent(url) as app:
         # The first child forks one more, so there are four of them.
         assert app.select(state="available").count() == 1 + 4 * 20
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_loops_that_end_leave_nothing_open(store: str, tmp_path: Path) -> None:
+    """Whoever enqueues from one loop after the other, and closes the app in between."""
+    url = f"sqlite:///{tmp_path}/d.db" if store == "sqlite" else databases().of(tmp_path)
+    told = [sys.executable, "-X", "dev", "-W", "error", "-c", PROGRAM, url, "awaits many"]
+    ended = subprocess.run(told, capture_output=True, timeout=60, check=True)  # noqa: S603
+    # In this mode loops tell of what takes long, which they may.
+    assert [line for line in ended.stderr.splitlines() if not line.startswith(b"Executing")] == []
+    assert len(ended.stdout.splitlines()) == 120
+    with Detent(url) as app:
+        assert app.select(state="available").count() == 240

@@ -428,6 +428,10 @@ class Detent:
         """Let go of the store. It is opened again when it is needed again."""
         self.connection.close()
 
+    async def aclose(self) -> None:
+        """The same, awaited: whatever was asked for is finished first, and may take a moment."""
+        await asyncio.to_thread(self.close)
+
     def __enter__(self) -> Self:
         return self
 
@@ -438,6 +442,17 @@ class Detent:
         where: TracebackType | None,
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
 
 def _gated(what: Gated) -> tuple[GateKind, str]:

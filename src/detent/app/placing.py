@@ -7,16 +7,13 @@ handed to it from there, and only there is waited; elsewhere they cross the brid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
-from detent.engine.fates import need_heard, need_stored
 from detent.engine.moulds import Mould, is_plain
 from detent.engine.spans import tracing
-from detent.errors import StoreError
 from detent.runtime.bridge import need_no_loop
 from detent.stores.births import Births
 
@@ -54,11 +51,7 @@ async def aplaced(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | No
     enqueueing = engine.enqueueing
     made = enqueueing.moulded(plain)
     if enqueueing.is_short(made):
-        try:
-            stepped = await app.bridge.ask(partial(enqueueing.storing, made))
-        except StoreError as error:
-            need_heard(made, error)
-        need_stored(made, stepped.outcomes)
+        await enqueueing.store_few(made, app.bridge.ask)
         return _handles(app, made)
     storing = enqueueing.store_new(made)
     await (storing if enqueueing.is_anywhere else app.bridge.reach(storing))

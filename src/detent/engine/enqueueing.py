@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
@@ -33,6 +34,7 @@ from detent.stores.api import (
     Anywhere,
     Committed,
     Move,
+    Near,
     New,
     Outcome,
     Own,
@@ -88,6 +90,8 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Answer: TypeAlias = Enqueued | Clash | Refusal
+Over: TypeAlias = Callable[[Callable[[], asyncio.Future[Stepped]]], Awaitable[Stepped]]
+"""Begins something in the loop of the store, and awaits it in that of the caller."""
 
 
 class Request:
@@ -117,6 +121,7 @@ class Enqueueing:
         self._keyed = Coalescer(store)
         self._press = Gathering[tuple[Mould, str], Birth](self._pressed, RECORDS_MAX)
         self._anywhere = store if isinstance(store, Anywhere) else None
+        self._near = store if isinstance(store, Near) else None
 
     async def enqueue(self, asks: Sequence[Ask], by: By) -> list[Answer]:
         """The answer to each request, in order; new jobs are durable.
@@ -176,12 +181,17 @@ class Enqueueing:
         fates.need_all()
 
     def is_short(self, births: Births) -> bool:
-        """Whether so few are stored by `storing`: all in one step, in the loop of the store."""
+        """Whether so few are stored by `store_few`: all in one step, in the loop of the store."""
         return self._anywhere is None and births.weight <= RECORDS_MAX
 
-    def storing(self, births: Births) -> asyncio.Future[Stepped]:
-        """What `store_new` awaits, for whoever makes no task to await it; begun in that loop."""
-        return self._plain.ask(births)
+    async def store_few(self, births: Births, over: Over) -> None:
+        """Store so few; whoever does not cross over stores them from here."""
+        cross = partial(over, partial(self._plain.ask, births))
+        try:
+            stepped = await (cross() if self._near is None else self._near.step_near(births, cross))
+        except StoreError as error:
+            need_heard(births, error)
+        need_stored(births, stepped.outcomes)
 
     async def _store_each(self, left: Iterator[Births], fates: Fates) -> None:
         for some in left:

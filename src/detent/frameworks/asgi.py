@@ -33,7 +33,7 @@ def lifespan(
                 yield
         finally:
             # To close waits for the bridge, which no loop may do.
-            await asyncio.to_thread(app.close)
+            await app.aclose()
 
     return living
 

@@ -11,7 +11,7 @@ share a transaction; one that cannot be committed never hurts its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 
@@ -99,6 +99,7 @@ __all__ = [
     "Logged",
     "Move",
     "Named",
+    "Near",
     "New",
     "Note",
     "Outcome",
@@ -366,6 +367,20 @@ class Anywhere(Protocol):
 
     def step_here(self, units: Sequence[Unit], *, now: int) -> Stepped:
         """The same as `step` without a wish, waited for in the calling thread."""
+        ...
+
+
+@runtime_checkable
+class Near(Protocol):
+    """What a store has if a lone caller may store a new job from its own loop.
+
+    Whoever has company shares commits with it, in the loop in which the store was opened.
+    """
+
+    async def step_near(
+        self, units: Sequence[Unit], cross: Callable[[], Awaitable[Stepped]]
+    ) -> Stepped:
+        """Step with units that fit, from here or, if need be, by crossing over."""
         ...
 
 

@@ -34,27 +34,32 @@ class Bell:
         self._watch = lambda _: None
         self._wake(found=False)
 
-    def ring(self) -> None:
-        """Something may be claimable; any thread may say so."""
+    def ring(self, *, here: bool = False) -> None:
+        """Something may be claimable; any thread may say so, and any answer to a signal.
+
+        Whoever says it `here`, in a turn of its own loop, wakes those who wait there at once.
+        """
         with self._lock:
             self.rung += 1
             if not self._waiting:
                 return
-        self._wake(found=True)
+        self._wake(found=True, here=here)
 
     async def wait(self, timeout_s: float, seen: int | None) -> bool:
         """Whether the bell rang in time, counted from `seen` or else from now on."""
-        woken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[bool] = loop.create_future()
         with self._lock:
             if seen is not None and self.rung > seen:
                 return True
             self._waiting.add(woken)
         self._watch(True)
+        # By a timer of its own: whoever waits for jobs is woken two turns of the loop earlier.
+        timer = loop.call_later(timeout_s, _set, woken, False)
         try:
-            with suppress(TimeoutError):
-                return await asyncio.wait_for(woken, timeout_s)
-            return False
+            return await woken
         finally:
+            timer.cancel()
             self._leave(woken)
 
     def _leave(self, woken: asyncio.Future[bool]) -> None:
@@ -64,11 +69,14 @@ class Bell:
         if is_empty:
             self._watch(False)
 
-    def _wake(self, *, found: bool) -> None:
+    def _wake(self, *, found: bool, here: bool = False) -> None:
         with self._lock:
             woken = list(self._waiting)
             self._waiting.clear()
         for one in woken:
+            if here and one.get_loop() is asyncio.get_running_loop():
+                _set(one, found)
+                continue
             # Whoever closed their loop is not waiting any more.
             with suppress(RuntimeError):
                 one.get_loop().call_soon_threadsafe(_set, one, found)

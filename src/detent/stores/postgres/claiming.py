@@ -72,6 +72,8 @@ def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str,
         "profiles": list(spans),
         "lease_spans": list(spans.values()),
         "leases": joined(want.leases),
+        "first_lease": min(want.leases),
+        "last_lease": max(want.leases),
         # After the lease, and without its last brace, so that the length of the lease can follow.
         "rest": f",{_encode(_Holding(want.holder, want.wire))[1:-1].decode()}",
         "wanted": len(want.leases),

@@ -22,7 +22,6 @@ IDLE_MS: Final = 10_000
 """How long the server waits for the next statement of a transaction before it ends it."""
 _STATEMENTS: Final = 200
 _SETTINGS: Final = {
-    "application_name": "detent",
     # A plan that was made while the tables were empty would walk through them when they are full.
     "enable_seqscan": "off",
     # Both read all that fits before anything is left out, however little is wanted.
@@ -106,7 +105,9 @@ class Connection:
             await self.driver.close(timeout=CONNECT_S)
 
 
-async def open_connection(address: Address, url: str | None = None) -> Connection:
+async def open_connection(
+    address: Address, url: str | None = None, *, name: str = "detent"
+) -> Connection:
     """A new connection; behind a pooler it brings no settings, for poolers refuse them."""
     try:
         driver = await asyncpg.connect(
@@ -116,7 +117,7 @@ async def open_connection(address: Address, url: str | None = None) -> Connectio
             statement_cache_size=_STATEMENTS if address.prepare else 0,
             # Our longest statements are longer than what is kept by default.
             max_cacheable_statement_size=0,
-            server_settings={} if address.pgbouncer else _SETTINGS,
+            server_settings={} if address.pgbouncer else {"application_name": name, **_SETTINGS},
         )
     except TimeoutError as error:
         # Unlike a call that is not answered, this one has certainly done nothing.

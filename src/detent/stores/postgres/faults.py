@@ -51,7 +51,7 @@ _LOST: Final = (
 )
 _CLASH: Final = (pg.DeadlockDetectedError, pg.SerializationError)
 _RACES: Final = frozenset(
-    {"jobs_pkey", "bodies_pkey", "idempotency_pkey", "workflows_pkey", "steps_pkey", "jobs_holding"}
+    {"jobs_pkey", "idempotency_pkey", "workflows_pkey", "steps_pkey", "jobs_holding"}
 )
 _REFUSED: Final = (
     pg.InvalidAuthorizationSpecificationError,

@@ -40,6 +40,7 @@ def _lists() -> dict[str, str]:
         "{{job_parked}}": _words(sorted(PARKED)),
         "{{job_rare}}": _words(RARE_STATES),
         "{{job_ended}}": _words(sorted(ENDED)),
+        "{{sound_states}}": "\n        ".join(map(_sound, _by_heat())),
         "{{worker_states}}": _words(state.name for state in WORKER.states),
         "{{ends}}": " OR ".join(_ends(machine) for machine in MACHINES.values()),
         "{{hot_moves}}": "\n        OR ".join(_is(*triple) for triple in _HOTTEST),
@@ -55,6 +56,19 @@ def _is(source: str | None, event: str, target: str) -> str:
     words = [f"{name} = {_words([word])}" for name, word in asked.items()]
     come = "source IS NULL" if source is None else f"source = {_words([source])}"
     return f"({' AND '.join([*words, come])})"
+
+
+def _by_heat() -> list[str]:
+    """The states of jobs, those that nearly all go through first."""
+    hot = [target for _, _, target in _HOTTEST]
+    return sorted((state.name for state in JOB.states), key=lambda name: (name not in hot, name))
+
+
+def _sound(state: str) -> str:
+    """What goes for a job in this state: who is in hands has a lease, who has ended a moment."""
+    lease = "NOT NULL" if state in IN_HANDS else "NULL"
+    ended = "NOT NULL" if state in ENDED else "NULL"
+    return f"WHEN state = {_words([state])} THEN lease IS {lease} AND ended_at IS {ended}"
 
 
 def _ends(machine: Machine) -> str:

@@ -36,12 +36,13 @@ class Crier:
         self._name = name
         self._sent_at = 0.0
         self._apart_until = 0.0
-        self._is_due = False
+        self.is_due = False
+        """Whether word is waiting to be sent."""
         self._sending: asyncio.Task[None] | None = None
 
     def cry(self) -> None:
         """Now or in a moment; while word is waiting to be sent, more of it is the same word."""
-        self._is_due = True
+        self.is_due = True
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send())
 
@@ -51,7 +52,7 @@ class Crier:
         Whoever takes it sends it, or cries.
         """
         now = time.monotonic()
-        if self._is_due or now < max(self._sent_at + _QUIET_S, self._apart_until):
+        if self.is_due or now < max(self._sent_at + _QUIET_S, self._apart_until):
             return ""
         self._sent_at = now
         return self._name
@@ -63,10 +64,10 @@ class Crier:
             self._apart_until = now + _APART_S
 
     async def _send(self) -> None:
-        while self._is_due:
+        while self.is_due:
             await asyncio.sleep(max(0.0, self._sent_at + _PAUSE_S - time.monotonic()))
             self._sent_at = time.monotonic()
-            self._is_due = False
+            self.is_due = False
             # Whoever does not hear it looks by itself before long.
             with suppress(StoreError):
                 await self._pool.run(lambda one: one.fetch("notify", name=self._name))

@@ -18,7 +18,7 @@ from detent.stores.postgres.legality import fill
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.statements import MIGRATIONS, STAMP
 
-__all__ = ["pending_migrations", "prepare", "run_migrations"]
+__all__ = ["complete", "pending_migrations", "prepare", "run_migrations"]
 
 _Work = Callable[[Connection], Awaitable[list[Migration]]]
 
@@ -59,7 +59,7 @@ async def _connected(address: Address, work: _Work) -> list[Migration]:
 
 
 async def _pending(connection: Connection) -> list[Migration]:
-    return [_complete(one) for one in missing(MIGRATIONS, await _versions(connection))]
+    return [complete(one) for one in missing(MIGRATIONS, await _versions(connection))]
 
 
 async def _advance(connection: Connection) -> list[Migration]:
@@ -95,7 +95,7 @@ async def _meta(connection: Connection, name: str) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _complete(migration: Migration) -> Migration:
+def complete(migration: Migration) -> Migration:
     """The migration as it is run: legality filled in, and the tables' new word on themselves."""
     stamp = STAMP
     for word, value in (

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -22,9 +23,11 @@ from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores import api
 from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
+from detent.stores.births import Births
 from detent.stores.bounds import need_size
 from detent.stores.postgres import (
     address,
+    bearing,
     feeding,
     placing,
     pruning,
@@ -40,6 +43,7 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Crier, Listener
 from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
+from detent.stores.postgres.nearby import Near, Nearby
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.sorting import Batch, sort
@@ -73,6 +77,8 @@ class _Open(msgspec.Struct, frozen=True):
     crier: Crier
     listener: Listener
     sequencing: asyncio.Lock
+    nearby: Nearby
+    loop: asyncio.AbstractEventLoop
 
 
 class PostgresStore(Alike[_Open]):
@@ -125,10 +131,12 @@ class PostgresStore(Alike[_Open]):
         self._clock = self._clock or clock
         name = uuid.uuid4().hex
         pool = Pool(self._address, self._address.connections, self._patience_s)
-        listener = Listener(self._address, name, self._bell.ring)
+        listener = Listener(self._address, name, partial(self._bell.ring, here=True))
         await listener.start()
         keyed = Pool(self._address, _KEYED, self._patience_s)
-        self._inside = _Open(pool, keyed, Crier(pool, name), listener, asyncio.Lock())
+        nearby, loop = Nearby(self._address), asyncio.get_running_loop()
+        crier = Crier(pool, name)
+        self._inside = _Open(pool, keyed, crier, listener, asyncio.Lock(), nearby, loop)
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._inside = self._inside, None
@@ -140,6 +148,7 @@ class PostgresStore(Alike[_Open]):
                 parts.push_async_callback(opened.keyed.close)
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
+                parts.push_async_callback(opened.nearby.close)
 
     async def _run(
         self,
@@ -184,6 +193,39 @@ class PostgresStore(Alike[_Open]):
         elif step.has_opened or self._may_have_let_in(batch):
             self._tell()
         return replace(stepped, claimed=replace(stepped.claimed, seen=seen))
+
+    async def step_near(
+        self, units: Sequence[Unit], cross: Callable[[], Awaitable[api.Stepped]]
+    ) -> api.Stepped:
+        near = self._opened().nearby.here()
+        if near is None:
+            return await cross()
+        if isinstance(units, Births) and await self._send_near(units, near):
+            return api.Stepped((api.Committed(),))
+        near.crossing += 1
+        try:
+            return await cross()
+        finally:
+            near.crossing -= 1
+
+    async def _send_near(self, births: Births, near: Near) -> bool:
+        """Whether a lone one was stored from here, by a statement that sends word along."""
+        if len(births) > 1 or not near.is_free():
+            return False
+        opened, common = self._opened(self.now()), bearing.shared(births.rows[0][0])
+        if common is None or self._lanes.unknown([common.lane]):
+            return False
+        told, word = bearing.lone(births, common, self._lanes), opened.crier.word()
+        statement, more = ("enqueue_one_and_tell", {"word": word}) if word else ("enqueue_one", {})
+        is_stored = await near.send(statement, {**told, **more})
+        if word and is_stored:
+            opened.crier.went_along()
+        elif not opened.crier.is_due:
+            # A loop that has ended meanwhile has closed the store, and nobody waits in it.
+            with suppress(RuntimeError):
+                opened.loop.call_soon_threadsafe(opened.crier.cry)
+        self._bell.ring()
+        return is_stored
 
     def _may_have_let_in(self, batch: Batch) -> bool:
         """Whether somebody may claim what could not be claimed before: a job came, or room did."""

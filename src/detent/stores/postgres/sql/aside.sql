@@ -46,9 +46,9 @@ SELECT * FROM unnest($tenants::text[], $ids::text[], $checkpoints::text[])
 ON CONFLICT (tenant, id) DO UPDATE SET checkpoint = excluded.checkpoint
 
 -- name: metas_put
-UPDATE detent.bodies AS b SET meta = told.meta
+UPDATE detent.jobs AS j SET meta = told.meta
 FROM unnest($tenants::text[], $ids::text[], $metas::text[]) AS told (tenant, id, meta)
-WHERE b.tenant = told.tenant AND b.id = told.id
+WHERE j.tenant = told.tenant AND j.id = told.id
 
 -- name: notes_put
 WITH told AS (
@@ -76,9 +76,6 @@ FOR NO KEY UPDATE OF j
 -- name: erase
 WITH told AS (
     SELECT * FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
-), bodies AS (
-    UPDATE detent.bodies AS b SET payload = 'null', meta = '{}', tags = NULL, schema = NULL
-    FROM told WHERE b.tenant = told.tenant AND b.id = told.id
 ), tags AS (
     DELETE FROM detent.tags AS t USING told WHERE t.tenant = told.tenant AND t.id = told.id
 ), results AS (
@@ -96,5 +93,5 @@ WITH told AS (
     DELETE FROM detent.notes AS n USING told WHERE n.tenant = told.tenant AND n.id = told.id
 )
 UPDATE detent.jobs AS j SET
-    has_result = false, has_failures = false, has_note = false, has_checkpoint = false
+    payload = 'null', meta = '{}', tags = NULL, schema = NULL, has_result = false, has_failures = false, has_note = false, has_checkpoint = false
 FROM told WHERE j.tenant = told.tenant AND j.id = told.id

@@ -21,8 +21,11 @@ named AS MATERIALIZED (
         EXISTS (SELECT FROM detent.limits WHERE tenant = $tenant) AS is_limited,
         EXISTS (SELECT FROM detent.steps WHERE flips AND tenant = $tenant) AS is_flipping
 ), again AS MATERIALIZED (
+    -- Hardly anything stands between the first and the last of them: one look instead of hundreds.
     SELECT FROM detent.jobs AS j
-    WHERE j.holder = $holder AND j.lease = ANY ((SELECT leases FROM named)::text[]) LIMIT 1
+    WHERE j.holder = $holder AND j.lease >= $first_lease AND j.lease <= $last_lease
+        AND EXISTS (SELECT FROM unnest((SELECT leases FROM named)) AS one (lease) WHERE one.lease = j.lease)
+    LIMIT 1
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn,
         ($lease_spans::bigint[])[array_position($profiles::text[], l.profile)] AS lease_us,
@@ -115,7 +118,8 @@ named AS MATERIALIZED (
     FROM turns WHERE j.ctid = turns.tid
     -- What other parts ask about comes first: nobody takes a row apart further than he needs.
     RETURNING turns.number::int AS number, j.tenant, j.id, j.version, j.last_at, j.state, j.lane,
-        j.lease_us, {{claimed_more}}, j.wake_at, j.has_result, j.has_failures, j.has_note,
+        j.lease_us, {{claimed_more}}, j.wake_at, j.type, j.payload, j.meta, j.tags, j.retry, j.schema, j.key,
+        j.has_result, j.has_failures, j.has_note,
         j.has_checkpoint
 ), leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
@@ -133,21 +137,17 @@ SELECT 2 AS part, number AS turn, tenant, id AS record, version, last_at AS at, 
 FROM taken
 
 -- part: claim_counts
-SELECT lane, 'available' AS state, -1 AS count FROM taken
-UNION ALL
-SELECT lane, state, 1 FROM taken
+SELECT one.lane, told.state, told.sign * one.count AS count
+FROM (SELECT lane, count(*) AS count FROM taken GROUP BY lane) AS one
+CROSS JOIN (VALUES ('available', -1), ($state, 1)) AS told (state, sign)
 
 -- part: claimed
 -- What is kept beside a job is asked for by itself: hardly any job that is claimed has something.
 taken.number, taken.lane,
     taken.has_result OR taken.has_failures OR taken.has_note OR taken.has_checkpoint AS has_asides,
-    {{taken}}, taken.wake_at, b.type, b.payload, b.meta, b.tags, b.retry, b.schema, b.key,
+    {{taken}}, taken.wake_at, taken.type, taken.payload, taken.meta, taken.tags, taken.retry,
+    taken.schema, taken.key,
     NULL::text AS result, NULL::text AS errors, NULL::text AS note, NULL::text AS checkpoint
-
--- part: with_bodies
-LEFT JOIN LATERAL (
-    SELECT b.* FROM detent.bodies AS b WHERE b.tenant = taken.tenant AND b.id = taken.id OFFSET 0
-) AS b ON true
 
 -- part: answers
 (SELECT claims FROM may) AS claims, EXISTS (SELECT FROM again) AS is_again,
@@ -163,7 +163,6 @@ changed AS ({{claim_counts}}),
 {{recorded}}
 SELECT {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
-{{with_bodies}}
 
 -- name: claimed_before
 SELECT s.* FROM unnest($leases::text[]) WITH ORDINALITY AS told (lease, number)

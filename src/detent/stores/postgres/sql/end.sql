@@ -58,9 +58,9 @@ SELECT 1 AS part, number AS turn, tenant, id AS record, version, $end_at::bigint
 FROM held
 
 -- part: end_counts
-SELECT lane, $end_source AS state, -1 AS count FROM held
-UNION ALL
-SELECT lane, $end_state, 1 FROM held
+SELECT one.lane, told.state, told.sign * one.count AS count
+FROM (SELECT lane, count(*) AS count FROM held GROUP BY lane) AS one
+CROSS JOIN (VALUES ($end_source, -1), ($end_state, 1)) AS told (state, sign)
 
 -- part: ended
 happened AS ({{end_events}}),
@@ -75,7 +75,6 @@ changed AS ({{end_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
 SELECT {{held_unless_all $ends::bigint}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
-{{with_bodies}}
 
 -- name: end
 WITH {{ends}}, {{ended}}

@@ -122,4 +122,3 @@ changed AS ({{move_counts}} UNION ALL {{claim_counts}}),
 {{recorded ORDER BY part, turn}}
 SELECT {{held_unless_all cardinality($moves::detent.told_move[])}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
-{{with_bodies}}

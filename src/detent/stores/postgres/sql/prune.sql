@@ -38,8 +38,6 @@ WITH told AS (
 ), jobs AS (
     DELETE FROM detent.jobs AS j USING told WHERE j.tenant = told.tenant AND j.id = told.id
     RETURNING j.lane, j.state
-), bodies AS (
-    DELETE FROM detent.bodies AS b USING told WHERE b.tenant = told.tenant AND b.id = told.id
 ), unplaced AS (
     DELETE FROM detent.unplaced AS u USING told WHERE u.tenant = told.tenant AND u.id = told.id
 ), tags AS (

@@ -1,4 +1,4 @@
--- New jobs with their bodies and first events. An id that is in use makes the whole statement fail:
+-- New jobs with their first events. An id that is in use makes the whole statement fail:
 -- that is rare, and whoever sends it then asks first. Nearly all are fresh: they came by one event and
 -- are nothing yet but what was asked for. One alone is told in plain values.
 
@@ -16,17 +16,14 @@ told AS (
         tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
         created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, run_at,
         expires_at, available_us, pending_us, active_us, wire, enqueued_at, ready_at, rerun_of, wake_at,
-        lane
+        lane, type, payload, meta, tags, retry, schema, key
     )
     SELECT tenant, id, 1, state, profile, queue, priority, delivery, allowed, losses_allowed,
         at, at, at, place, held, 0, 0, 0, 0, run_at,
         expires_at, available_us, pending_us, active_us, false,
         CASE WHEN state = 'available' THEN at END, CASE WHEN state = 'available' THEN at END,
-        rerun_of, wake_at, lane
+        rerun_of, wake_at, lane, type, payload, meta, tags, retry, schema, key
     FROM told
-), kept AS (
-    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
-    SELECT tenant, id, type, payload, meta, tags, retry, schema, key FROM told
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count)
     SELECT lane, state, count(*) FROM told GROUP BY lane, state
@@ -44,17 +41,15 @@ made AS (
         tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
         created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, run_at,
         expires_at, available_us, pending_us, active_us, wire, enqueued_at, ready_at, rerun_of, wake_at,
-        lane
+        lane, type, payload, meta, tags, retry, schema, key
     ) VALUES (
         $tenant::text, $id::text, 1, $state::text, $profile::text, $queue::text, $priority::bigint, $delivery::text, $allowed::bigint,
         $losses_allowed::bigint, $at::bigint, $at, $at, $place::bigint, $held::boolean, 0, 0, 0, 0,
         $run_at::bigint, $expires_at::bigint, $available_us::bigint, $pending_us::bigint,
         $active_us::bigint, false, CASE WHEN $state::text = 'available' THEN $at END,
-        CASE WHEN $state::text = 'available' THEN $at END, $rerun_of::text, $wake_at::bigint, $lane::int
+        CASE WHEN $state::text = 'available' THEN $at END, $rerun_of::text, $wake_at::bigint, $lane::int,
+        $type::text, $payload::text, $meta::text, $tags::text, $retry::text, $schema::text, $key::text
     )
-), kept AS (
-    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
-    VALUES ($tenant::text, $id::text, $type::text, $payload::text, $meta::text, $tags::text, $retry::text, $schema::text, $key::text)
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count) VALUES ($lane, $state::text, 1)
 )
@@ -95,17 +90,14 @@ WITH told AS (
     INSERT INTO detent.jobs (
         tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
         created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back,
-        available_us, pending_us, active_us, wire, enqueued_at, ready_at, wake_at, lane
+        available_us, pending_us, active_us, wire, enqueued_at, ready_at, wake_at, lane,
+        type, payload, meta, tags, retry, schema, key
     )
     SELECT $tenant::text, id, 1, $state::text, $profile::text, $queue::text, $priority::bigint,
         $delivery::text, $allowed::bigint, $losses_allowed::bigint, at, at, at, place,
         $held::boolean, 0, 0, 0, 0, $available_us::bigint, $pending_us::bigint, $active_us::bigint,
-        false, at, at, at + $wakes_after::bigint, $lane::int
-    FROM told
-), kept AS (
-    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
-    SELECT $tenant::text, id, $type::text, payload, $meta::text, $tags::text, $retry::text,
-        $schema::text, $key::text
+        false, at, at, at + $wakes_after::bigint, $lane::int,
+        $type::text, payload, $meta::text, $tags::text, $retry::text, $schema::text, $key::text
     FROM told
 ), counted AS (
     INSERT INTO detent.tallies (lane, state, count)
@@ -122,11 +114,11 @@ FROM told
 WITH told AS (
     SELECT * FROM unnest($news::detent.told_new[])
 ), made AS (
-    INSERT INTO detent.jobs ({{job}}, wake_at, lane, fingerprint, gated)
-    SELECT {{job}}, wake_at, lane, fingerprint, gated FROM told ORDER BY tenant, id
-), kept AS (
-    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema, key)
-    SELECT tenant, id, type, payload, meta, tags, retry, schema, key FROM told ORDER BY tenant, id
+    INSERT INTO detent.jobs (
+        {{job}}, wake_at, lane, fingerprint, gated, type, payload, meta, tags, retry, schema, key
+    )
+    SELECT {{job}}, wake_at, lane, fingerprint, gated, type, payload, meta, tags, retry, schema, key
+    FROM told ORDER BY tenant, id
 ), {{tagged}}, leased AS (
     INSERT INTO detent.leases (lease, until, tenant, id)
     SELECT lease, $now::bigint + coalesce(lease_us, 0), tenant, id FROM told

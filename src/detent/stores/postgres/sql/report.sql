@@ -62,7 +62,6 @@ changed AS ({{report_counts}} UNION ALL {{claim_counts}}),
 {{recorded}}
 SELECT {{held_unless_all cardinality($reports::detent.told_report[])}}, {{answers}}, {{claimed}}
 FROM (SELECT) AS one LEFT JOIN taken ON true
-{{with_bodies}}
 
 -- name: report
 WITH {{reports}}, {{reported}}

@@ -1,0 +1,88 @@
+"""Databases in which jobs and what they are about stood in two tables: nothing of it is lost."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from detent import stores
+from detent.lifecycle.retry import RetryPolicy
+from detent.stores.postgres import migrate
+from detent.stores.postgres.statements import MIGRATIONS
+from detent.stores.select import Filter
+from tests.contract.world import World
+from tests.postgres.running import in_world, sql
+from tests.postgres.server import databases
+
+_LAST = 10
+"""The last version with two tables."""
+_LONG = "x" * 100_000
+_ROWS = """
+    INSERT INTO detent.lanes (digest, tenant, queue, type, profile, delivery, key)
+    VALUES (detent.digest_of(ARRAY['', 'default', 'mail.send', 'python', 'pull', '']),
+        '', 'default', 'mail.send', 'python', 'pull', '');
+    INSERT INTO detent.jobs (
+        tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+        created_at, state_at, last_at, place, held, attempt, failures, losses, handed_back, wire,
+        enqueued_at, ready_at, lane
+    )
+    SELECT '', id, 1, 'available', 'python', 'default', 0, 'pull', 3, 3, 1, 1, 1, place, false,
+        0, 0, 0, 0, false, 1, 1, 1
+    FROM (VALUES ('plain', 1), ('rich', 2)) AS told (id, place);
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta, tags, retry, schema) VALUES
+        ('', 'plain', 'mail.send', '[1]', '{}', NULL, NULL, NULL),
+        ('', 'rich', 'mail.send', '["LONG"]', '{"a":1}', '["red"]', '{"max_attempts":7}', 'v2');
+    INSERT INTO detent.tags (tenant, tag, id) VALUES ('', 'red', 'rich');
+    INSERT INTO detent.tallies (lane, state, count) VALUES (1, 'available', 2);
+    INSERT INTO detent.events (
+        tenant, record, version, at, name, target, actor, actor_id, command_id, kind, rest
+    )
+    SELECT '', id, 1, 1, 'enqueue', 'available', 'user', 'u', id, 'job', replace(
+        '{"made":{"profile":"python","delivery":"pull","allowed":3,"losses_allowed":3},"queue":"default","priority":0,"place":0,"held":false}',
+        '"place":0', '"place":' || place
+    )
+    FROM detent.jobs
+"""
+
+
+@pytest.fixture
+def url() -> str:
+    """A store as code of that version has left it."""
+    found = databases().empty()
+    with psycopg.connect(found, autocommit=True) as one:
+        for migration in MIGRATIONS[:_LAST]:
+            one.execute(migrate.complete(migration).sql.encode())
+        one.execute(_ROWS.replace("LONG", _LONG).encode())
+    return found
+
+
+def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
+    assert [one.version for one in stores.run_migrations(url)] == [_LAST + 1]
+
+    async def read(world: World) -> None:
+        plain, rich = await world.store.get([("", "plain"), ("", "rich")])
+        assert plain is not None
+        assert rich is not None
+        assert (plain.body.type, plain.body.payload, plain.body.tags) == ("mail.send", "[1]", ())
+        assert (rich.body.payload, rich.body.meta) == (f'["{_LONG}"]', '{"a":1}')
+        assert (rich.body.tags, rich.body.schema) == (("red",), "v2")
+        assert rich.body.retry == RetryPolicy(max_attempts=7)
+        [red] = await world.store.find(Filter(tag="red"))
+        assert red == rich
+        assert await world.claim_ids() == ["plain", "rich"]
+
+    in_world(url, read)
+
+
+def test_a_row_that_is_no_job_is_refused(url: str) -> None:
+    stores.run_migrations(url)
+    for change in (
+        "version = 0",
+        "state = 'asleep'",
+        "lease = 'somebody''s'",
+        "state = 'active'",
+        "state = 'completed'",
+        "ended_at = 1",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match="jobs_are_sound"):
+            sql(url, f"UPDATE detent.jobs SET {change} WHERE id = 'plain'")  # noqa: S608 - ours

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
+from detent.engine.asks import Ask
+from detent.engine.entering import Entry
+from detent.lifecycle.event import By
+from detent.lifecycle.machine import Actor
 from detent.surfaces.http.exchange import Settings
+from detent.surfaces.ojs import crowds
+from detent.surfaces.ojs.crowds import Crowds
 from tests.postgres.server import databases
 from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.server import Answer, Client, Running, eventually, running
@@ -124,6 +130,35 @@ def test_many_at_once_are_all_taken_instead_of_older_ones(town: Town) -> None:
     taken = [answer.body["job"]["id"] for answer in answers]
     states = Counter(town.client.job(name)["state"] for name in taken)
     assert states == {"available": BOUND, "discarded": PUSHERS * 8 - BOUND}
+
+
+def test_those_who_wait_for_their_turn_share_it(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, stored = list[int](), Crowds._stored  # noqa: SLF001 - what one commit has
+
+    async def noted(own: Crowds, some: Sequence[Any], entry: Entry | None) -> Any:
+        sizes.append(len(some))
+        return await stored(own, some, entry)
+
+    monkeypatch.setattr(Crowds, "_stored", noted)
+    town.bound("s1", "reject", 1_000)
+    answers = town.at_once(lambda client, n: client.post("/jobs", job("s1", n)), each=4)
+    assert statuses(answers) == {201: PUSHERS * 4}
+    assert len({answer.body["job"]["id"] for answer in answers}) == town.live("s1") == PUSHERS * 4
+    assert max(sizes) > 1
+
+
+def test_only_those_share_a_turn_who_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowds, "_CHARS_MAX", 10)
+    call: Any = None
+    a, b = By(Actor.USER, "a"), By(Actor.USER, "b")
+    pushed = [
+        crowds._Pushed(call, Ask(type="x", payload="." * size), by)  # noqa: SLF001
+        for size, by in ((2, a), (2, a), (2, b), (9, b), (1, b), (99, b), (1, b))
+    ]
+    found = [[len(one.ask.payload) for one in some] for some in crowds._alike(pushed)]  # noqa: SLF001
+    assert found == [[2, 2], [2], [9, 1], [99], [1]]
 
 
 def test_those_who_are_dropped_may_be_fetched_meanwhile(town: Town) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from detent.engine.enqueueing import Enqueued
 from detent.stores.api import Limit, LimitKind, LimitRow
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.ojs.desk import Desk
@@ -52,6 +53,14 @@ class Admission:
         limits = await self.admit(call, wanted)
         queues = [one.ask.queue for one in wanted]
         entered, pressure = await self._queues.pressure.let_in(call, queues, enter)
+        return entered, (*pressure, *limits)
+
+    async def let_in_one(
+        self, call: Call, wanted: Wanted, enter: Enter[Enqueued]
+    ) -> tuple[Enqueued, Headers]:
+        """The same for a job that comes by itself."""
+        limits = await self.admit(call, [wanted])
+        entered, pressure = await self._queues.crowds.let_in(call, wanted.ask, enter)
         return entered, (*pressure, *limits)
 
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> Headers:

@@ -18,11 +18,13 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import Wanted
 from detent.surfaces.ojs.wire import seconds, span
 
-__all__ = ["Config", "completed", "ignored_of", "read_config"]
+__all__ = ["BLOCK", "DROP", "Config", "completed", "ignored_of", "read_config"]
 
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
-_STRATEGIES: Final = ("reject", "block", "drop_oldest")
+BLOCK: Final = "block"
+DROP: Final = "drop_oldest"
+_STRATEGIES: Final = ("reject", BLOCK, DROP)
 DROPPED_FROM_MAX: Final = 1_000
 """How many jobs are looked through for the oldest of them."""
 _IGNORED: Final = ("retention", "dead_letter_queue")
@@ -113,7 +115,7 @@ def _strategy(pressure: Mapping[str, Any]) -> str:
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)
         raise invalid(f"backpressure.strategy must be one of {known}", field="backpressure")
-    if strategy == "drop_oldest" and (bound or 0) > DROPPED_FROM_MAX:
+    if strategy == DROP and (bound or 0) > DROPPED_FROM_MAX:
         why = f"backpressure.strategy: drop_oldest is for a max_depth of {DROPPED_FROM_MAX} or less"
         raise unsupported(why)
     return str(strategy)

@@ -154,7 +154,7 @@ class Jobs:
 
     async def _let_in(self, call: Call, wanted: Wanted) -> tuple[Enqueued, Headers]:
         enter = partial(self._pushed, call, wanted)
-        return await self._admission.let_in(call, [wanted], enter)
+        return await self._admission.let_in_one(call, wanted, enter)
 
     async def _pushed(self, call: Call, wanted: Wanted, entry: Entry | None) -> Enqueued | Refusal:
         answer = await self._enqueued(call, wanted.ask, entry)

@@ -25,7 +25,7 @@ from detent.stores.api import Key, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.configs import DROPPED_FROM_MAX, Config
+from detent.surfaces.ojs.configs import BLOCK, DROP, DROPPED_FROM_MAX, Config
 from detent.surfaces.ojs.desk import CLAIMABLE, Desk
 
 __all__ = ["Enter", "Headers", "Pressure"]
@@ -63,7 +63,7 @@ class _Room(NamedTuple):
     @property
     def is_worth_waiting(self) -> bool:
         """Whether they may fit later, and are to wait for it."""
-        return self.config.strategy == "block" and self.number <= self.bound
+        return self.config.strategy == BLOCK and self.number <= self.bound
 
 
 class Pressure:
@@ -126,7 +126,7 @@ class Pressure:
     async def _room(self, mark: Record, config: Config, depth: int, number: int) -> _Room:
         key, over = (mark.tenant, mark.id), depth + number - (config.max_depth or 0)
         drops: Sequence[Job] | None = () if over <= 0 else None
-        if over > 0 and config.strategy == "drop_oldest":
+        if over > 0 and config.strategy == DROP:
             oldest = await self._oldest(key)
             drops = oldest[:over] if len(oldest) >= over else None
         return _Room(key, mark, config, depth, number, drops)
@@ -172,7 +172,8 @@ def _told(rooms: Sequence[_Room]) -> Headers:
 def _full(room: _Room) -> Problem:
     queue = room.key[1]
     why = f"queue {queue} holds {room.depth} jobs; {room.bound} is its bound"
-    found = Problem(429, "QUEUE_FULL", why, retryable=True, queue=queue)
+    told = {"queue": queue, "strategy": room.config.strategy}
+    found = Problem(429, "QUEUE_FULL", why, retryable=True, **told)
     return found.with_headers(
         ("retry-after", "1"),
         ("x-ojs-queue-depth", str(room.depth)),

@@ -15,6 +15,7 @@ from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.configs import Config, completed, ignored_of, read_config
+from detent.surfaces.ojs.crowds import Crowds
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.figures import Figures
@@ -39,6 +40,7 @@ class Queues:
         self._desk = desk
         self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
         self.pressure = Pressure(desk, self._known)
+        self.crowds = Crowds(desk, self.pressure, self._known)
         self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class _Times(NamedTuple):
     def starts(self) -> range:
         return range(self.since, self.until, self.period_us)
 
-    def index(self, at: int | None) -> int | None:
+    def which(self, at: int | None) -> int | None:
         """In which of the periods it was, if in any."""
         if at is None or not self.since <= at < self.until:
             return None
@@ -114,7 +114,7 @@ def _data(jobs: Iterable[Job], times: _Times) -> list[dict[str, Any]]:
     ]
     waits: list[list[int]] = [[] for _ in rows]
     for job in jobs:
-        came, ended = times.index(job.created_at), times.index(job.ended_at)
+        came, ended = times.which(job.created_at), times.which(job.ended_at)
         if came is not None:
             rows[came]["enqueued"] += 1
         if ended is not None and job.state in (JobState.COMPLETED, JobState.DISCARDED):

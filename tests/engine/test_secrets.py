@@ -14,6 +14,7 @@ import pytest
 from detent.engine.declared import KNOWN_US
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued, born
+from detent.engine.entering import Entry
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.schedule import Plan
 from detent.engine.secrets import REDACTED, Owner, Secrets, redacted, redacted_at
@@ -248,6 +249,17 @@ async def test_the_store_gets_only_what_is_locked(world: World) -> None:
     assert "4111" not in stored.body.payload
     opened = engine.secrets.opened(stored.body.payload, Owner("", made.job.id, "pay"))
     assert msgspec.json.decode(opened.payload) == msgspec.json.decode(PAYLOAD)
+
+
+async def test_jobs_that_come_together_are_locked_by_what_was_declared(world: World) -> None:
+    engine = Engine(world.store, secrets=ring())
+    await engine.declared.tell({"pay": ("kwargs.card.number",)})
+    await engine.enqueue_together([Ask(type="pay", payload=PAYLOAD)], USER)
+    await engine.enter(Ask(type="pay", payload=PAYLOAD), USER, Entry(USER, ()))
+    for claimed in await world.claim(2):
+        assert "4111" not in claimed.body.payload
+    with pytest.raises(BadArguments, match="by name"):
+        await engine.enqueue_together([Ask(type="pay", payload='["4111-1111"]')], USER)
 
 
 async def test_jobs_of_workflows_are_locked_too(world: World) -> None:

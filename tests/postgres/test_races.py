@@ -72,6 +72,20 @@ def test_a_limit_is_not_charged_for_a_job_that_somebody_else_has_locked(url: str
     in_world(url, use)
 
 
+def test_a_claim_that_looks_again_takes_nothing_twice(url: str) -> None:
+    async def use(world: World) -> None:
+        first, locked, third, fourth = [await world.push() for _ in range(4)]
+        await world.limit("default", concurrency=100)
+        with psycopg.connect(url) as theirs:
+            theirs.execute("SELECT FROM detent.jobs WHERE id = %s FOR UPDATE", [locked.id])
+            assert await world.claim_ids(3) == [first.id, third.id, fourth.id]
+        [limited] = await world.store.limits()
+        assert limited.active == 3
+        assert await world.claim_ids(3) == [locked.id]
+
+    in_world(url, use)
+
+
 def test_turns_and_limits_stay_free_when_nothing_could_be_taken(url: str) -> None:
     async def use(world: World) -> None:
         job = await world.push()

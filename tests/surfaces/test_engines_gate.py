@@ -121,6 +121,7 @@ async def _speak(yard: Yard, keys: dict[str, str]) -> None:
         ("job_log", {"jobId": "x", "lease": "y", "lines": ["z"] * 1_001}, "BAD_MESSAGE"),
         ("connect", {}, None),
         ("what", {}, "BAD_MESSAGE"),
+        ("*", {}, "BAD_MESSAGE"),
         ("submit", {"jobType": "x" * 300}, "BAD_MESSAGE"),
         ("submit", {"jobType": "x", "payload": {"a": "b" * 1_100_000}}, "TOO_LARGE"),
         ("submit", {"jobType": "x", "deadlines": {"running": 0}}, "BAD_MESSAGE"),
@@ -175,6 +176,15 @@ async def test_garbage_in_packets_hurts_nobody(yard: Yard, text: str) -> None:
         await socket.send_str('42/engine,9["heartbeat",{}]')
         job = await engine.job(yard.submit(kind)["jobId"])
         await engine.run(job)
+
+
+@pytest.mark.parametrize("name", ["{}", "[1]", "null", "7", '"*"'])
+async def test_a_message_whose_name_is_none_is_answered(yard: Yard, name: str) -> None:
+    async with _raw(yard) as socket:
+        await socket.send_str(f"42/engine,3[{name},{{}}]")
+        answer = await socket.receive_str(timeout=30)
+        assert answer.startswith("43/engine,3[")
+        assert "BAD_MESSAGE" in answer
 
 
 async def test_a_message_that_is_too_large_ends_the_connection(yard: Yard) -> None:

@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from detent import stores
 from detent.engine.engine import Engine
+from detent.engine.piecemeal import PIECE
 from detent.lifecycle.views.jobnik import JOBNIK_PRIORITIES
 from detent.stores.api import Record, Stored
 from detent.surfaces.http.exchange import Settings
+from detent.surfaces.jobnik import desk
 from detent.surfaces.jobnik.jobs import PRIORITY
 from tests.surfaces.jobnik import Jobnik, fresh, problem
 from tests.surfaces.server import running
+from tests.turns import Turns
 from tests.waiting import eventually
 
 
@@ -107,6 +111,17 @@ def test_a_page_shows_what_may_be_asked(jobnik: Jobnik) -> None:
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert b"PATCH /v1/stages/{stageId}/tasks/dequeue" in page.text
+
+
+def test_others_get_in_while_stages_are_shown_with_their_tasks(
+    jobnik: Jobnik, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = jobnik.job()
+    jobnik.tasks(jobnik.stage(job, fresh()), PIECE + 100)
+    turns = Turns(monkeypatch, desk, "task_shown")
+    [stage] = jobnik.get(f"/jobs/{job}/stages?should_return_tasks=true")
+    assert len(stage["tasks"]) == turns.all == PIECE + 100
+    assert turns.most == PIECE
 
 
 def test_lists_come_in_pages_if_the_server_was_told_so(tmp_path: Path) -> None:

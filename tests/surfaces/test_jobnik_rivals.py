@@ -36,6 +36,15 @@ def test_eight_stages_at_once_get_eight_orders(jobnik: Jobnik) -> None:
     assert Counter(jobnik.states(job)[1]) == {"PENDING": 1, "CREATED": 7}
 
 
+def test_of_eight_who_delete_a_job_one_does(jobnik: Jobnik) -> None:
+    job = jobnik.job()
+    jobnik.tasks(jobnik.stage(job, fresh()), 20)
+    jobnik.ask("PUT", f"/jobs/{job}/status", {"status": "ABORTED"}).ok()
+    answers = at_once(jobnik.port, [("DELETE", f"/jobs/{job}")] * 8)
+    assert Counter(one.status for one in answers) == {200: 1, 404: 7}
+    assert {one.body["code"] for one in answers if one.status == 404} == {"JOB_NOT_FOUND"}
+
+
 class Chance:
     """Rival workers and users on a few jobs, and what none of them may ever see."""
 

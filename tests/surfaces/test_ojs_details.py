@@ -83,8 +83,6 @@ def test_a_limit_tells_how_much_it_lets_through(client: Client) -> None:
         assert client.post("/jobs", body).headers["x-ratelimit-limit"] == "2"
     assert len(client.fetch(count=10)) == 2
     assert client.get("/rate-limits/mail").ok()["waiting_count"] == 2
-    told = client.put("/rate-limits/mail", {"concurrency": 3, "expires_at": "2099-01-01T00:00:00Z"})
-    assert told.ok()["ignored"] == ["expires_at"]
     path = "/admin/queues/q/rate-limit"
     client.put(path, {"limit": 1, "period": "PT1H"}).ok()
     client.push("a", queue="q"), client.push("a", queue="q")
@@ -92,6 +90,29 @@ def test_a_limit_tells_how_much_it_lets_through(client: Client) -> None:
     client.put(path, {}).ok()
     assert len(client.fetch("q", count=10)) == 1
     client.put(path, {"limit": 0}).error(400, "invalid_request")
+
+
+def limit_of(client: Client, key: str) -> tuple[int, bool]:
+    """How many it lets through at a time, and whether only for a while."""
+    told = client.get(f"/rate-limits/{key}").ok()
+    return told["concurrency"]["limit"], "expires_at" in told
+
+
+def test_another_limit_may_be_meant_for_a_while(client: Client) -> None:
+    path = "/rate-limits/mail"
+    client.put(path, {"concurrency": 2}).ok()
+    long = {"concurrency": 5, "expires_at": "2099-01-01T00:00:00Z"}
+    assert client.put(path, long).ok()["expires_at"] == "2099-01-01T00:00:00.000Z"
+    assert limit_of(client, "mail") == (5, True)
+    # What was allowed before both of them comes back.
+    client.put(path, {"concurrency": 7, "expires_at": "+PT0.3S"}).ok()
+    eventually(lambda: limit_of(client, "mail") == (2, False))
+    client.put(path, long).ok()
+    client.put(path, {"concurrency": 4}).ok()
+    assert limit_of(client, "mail") == (4, False)
+    client.put(path, {"concurrency": 1, "expires_at": "+PT0S"}).error(400, "invalid_request")
+    client.put("/rate-limits/new", {"concurrency": 1, "expires_at": "+PT0.3S"}).ok()
+    eventually(lambda: client.get("/rate-limits/new").status == 404)
 
 
 def test_a_bulk_that_is_too_large_or_atomic(client: Client) -> None:

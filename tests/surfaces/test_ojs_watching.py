@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket as socket_
+import struct
 import threading
 
 import pytest
@@ -116,6 +118,29 @@ def test_events_over_a_websocket(client: Client, server: Running) -> None:
         assert said == {"type": "unsubscribed", "channel": "queue:q"}
         socket.send("no json")
         assert json.loads(socket.recv(20))["code"] == "invalid_request"
+
+
+def test_whoever_says_odd_things_or_goes_without_a_word_leaves_no_trace(
+    server: Running, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"ws://127.0.0.1:{server.port}/ojs/v1/ws"
+    with connect(address) as socket:
+        for odd in (b"\x00\xff", b"", "[" * 5_000, '{"action":1}'):
+            socket.send(odd)
+            assert json.loads(socket.recv(20))["code"] == "invalid_request"
+        socket.send(b'{"action":"subscribe","channel":"all"}')
+        assert json.loads(socket.recv(20))["type"] == "subscribed"
+    listeners = server.app.service.engine.tail._listeners  # noqa: SLF001 - who is still there
+    before = set(listeners)
+    with connect(address) as gone:
+        assert talk(gone, {"action": "subscribe", "channel": "queue:no"})["type"] == "subscribed"
+        assert listeners - before
+        # Reset, without the words of a WebSocket.
+        gone.socket.setsockopt(socket_.SOL_SOCKET, socket_.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.socket.close()
+    client.push("a")
+    eventually(lambda: not listeners - before)
+    assert "Exception in ASGI application" not in caplog.text
 
 
 # --- what is here -----------------------------------------------------------------------------

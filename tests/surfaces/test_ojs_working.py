@@ -92,6 +92,28 @@ def test_a_failure_is_tried_again_and_the_last_one_ends_it(client: Client) -> No
     ]
 
 
+def test_a_worker_that_was_told_when_to_come_again_tells_it(client: Client) -> None:
+    for until, least, most in (("+PT1H", 3_500_000, 3_600_000), ("2020-01-01T00:00:00Z", 0, 0)):
+        client.push("a", retry={"max_attempts": 3}, queue="told")
+        [job] = client.fetch("told")
+        told = client.nack(job, rate_limit_until=until)
+        assert told["state"] == ("retryable" if most else "available")
+        assert least <= told["job"].get("retry_delay_ms", 0) <= most
+        client.delete(f"/jobs/{job['id']}").ok()
+    client.push("a", queue="told")
+    [job] = client.fetch("told")
+    error = {"code": "x", "message": "m", "rate_limit_until": "soon"}
+    body = {"job_id": job["id"], "error": error}
+    client.post("/workers/nack", body).error(400, "invalid_request")
+    assert client.job(job["id"])["state"] == "active"
+
+
+def test_labels_of_workers_may_be_a_list(client: Client) -> None:
+    client.post("/workers/register", {"worker_id": "w7", "labels": ["gpu", "eu"]}).ok()
+    [worker] = client.get("/admin/workers").ok()["items"]
+    assert worker["metadata"] == ["gpu", "eu"]
+
+
 def test_the_error_goes_with_success(client: Client) -> None:
     pushed = client.push(retry={"initial_interval": "PT0.05S", "jitter": False})
     client.nack(client.fetch()[0])

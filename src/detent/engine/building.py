@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.enqueueing import Ask, born
+from detent.engine.entering import OUTRUN
 from detent.engine.identity import Identity, derived_id
 from detent.engine.keeping import (
     DRAFT_US,
@@ -47,6 +48,7 @@ from detent.stores.api import (
     Outcome,
     Own,
     Record,
+    Stale,
     StaleFlow,
     StaleRecord,
     Store,
@@ -70,13 +72,14 @@ class Created(msgspec.Struct, frozen=True):
 class _Work:
     """One order on its way. What does not fit into one commit begins as a draft."""
 
-    __slots__ = ("by", "jobs", "kept", "key", "make", "reason")
+    __slots__ = ("by", "entry", "jobs", "kept", "key", "make", "reason")
 
     def __init__(self, order: Order, key: Key, by: By, reason: str | None) -> None:
         tenant, name = key
         self.key = key
         self.by = by
         self.reason = reason
+        self.entry = order.entry
         self.jobs = [ask for part in order.parts for ask in members(name, part)]
         is_whole = len(self.jobs) < RECORDS_MAX
         self.make = w.Make(
@@ -120,8 +123,11 @@ class Building:
         unit = self._first(work)
         if isinstance(unit, Refusal):
             return unit
-        if isinstance(await self._commit(unit), Committed | Own):
+        outcome = await self._commit(unit)
+        if isinstance(outcome, Committed | Own):
             return Created(work.key[1])
+        if work.entry is not None and work.entry.is_outrun(outcome):
+            return OUTRUN
         return await self._again(work)
 
     def _first(self, work: _Work) -> Unit | Refusal:
@@ -137,7 +143,8 @@ class Building:
         put = written(work.kept, work.key, 1, wake_at)
         # The jobs of a draft come later; that they can be made was asked before there is a draft.
         with_it = () if work.make.draft else new
-        return Unit(command_id, new=with_it, flow=FlowMove(None, answer), puts=(put,))
+        unit = Unit(command_id, new=with_it, flow=FlowMove(None, answer), puts=(put,))
+        return unit if work.entry is None else work.entry.through(unit, now)
 
     async def _again(self, work: _Work) -> Created | Refusal:
         """A workflow of that id exists: it is ours if the same was ordered."""
@@ -226,6 +233,6 @@ class Building:
 
     async def _commit(self, unit: Unit) -> Outcome:
         [outcome] = await self._coalescer.commit([unit])
-        if isinstance(outcome, Committed | Own | StaleFlow | StaleRecord | Taken):
+        if isinstance(outcome, Committed | Own | Stale | StaleFlow | StaleRecord | Taken):
             return outcome
         raise Unstorable(f"A workflow cannot be stored: {outcome}")

@@ -15,6 +15,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.lasting import lasting, wake_of
+from detent.engine.piecemeal import PIECE
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -146,8 +147,11 @@ class Commands:
         self._ends: Gathering[Change, j.Answer] = Gathering(self._ended, RECORDS_MAX)
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
-        """The answer to each; what is accepted is durable."""
-        return [_answered(one) for one in await self._carried_out(changes)]
+        """The answer to each; what is accepted is durable. Of very many some are done at a time."""
+        asked: list[_Open] = []
+        for first in range(0, len(changes), PIECE):
+            asked += await self._carried_out(changes[first : first + PIECE])
+        return [_answered(one) for one in asked]
 
     async def complete(self, change: Change) -> j.Answer:
         """The answer to a report of success, decided together with all that come with it."""

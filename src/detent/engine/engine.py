@@ -19,6 +19,7 @@ from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.engines import Engines
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
+from detent.engine.entering import Entry
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
@@ -143,10 +144,19 @@ class Engine:
             spans.hear(answers)
             return answers
 
-    async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
+    async def enter(self, ask: Ask, by: By, entry: Entry) -> Answer:
+        """A new job for a queue that holds only so many."""
+        with producing([ask]) as spans:
+            answer = await self.enqueueing.enter(spans.asks[0], by, entry)
+            spans.hear([answer])
+            return answer
+
+    async def enqueue_together(
+        self, asks: Sequence[Ask], by: By, entry: Entry | None = None
+    ) -> list[Enqueued] | Refused:
         """New jobs, all of them or none: then which of them could not be, and why."""
         with producing(asks) as spans:
-            answer = await self.enqueueing.enqueue_together(spans.asks, by)
+            answer = await self.enqueueing.enqueue_together(spans.asks, by, entry)
             spans.hear([answer.why] * len(asks) if isinstance(answer, Refused) else answer)
             return answer
 

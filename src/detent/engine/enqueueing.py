@@ -17,6 +17,7 @@ from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_ke
 from detent.engine.coalesce import Coalescer, pieces
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
+from detent.engine.entering import OUTRUN, Entry
 from detent.engine.fates import Fates, need_heard, need_stored, unstored
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
@@ -218,8 +219,46 @@ class Enqueueing:
                 break
         fates.need_all()
 
-    async def enqueue_together(self, asks: Sequence[Ask], by: By) -> list[Enqueued] | Refused:
+    async def enter(self, ask: Ask, by: By, entry: Entry) -> Answer:
+        """One new job, for a queue that holds only so many."""
+        [asked] = [self._opened(one) for one in await self._declared.applied([ask])]
+        for _ in range(TRIES_MAX):
+            made = self._made(asked, by)
+            if not isinstance(made, Unit):
+                return made
+            unit = entry.through(made, self._store.now())
+            if isinstance(unit, Refusal):
+                return unit
+            [outcome] = await self._keyed.commit([unit])
+            if entry.is_outrun(outcome):
+                return OUTRUN
+            hear(asked, unit.new[0].job, outcome)
+            if asked.answer is not None:
+                break
+        return answered(asked)
+
+    async def enqueue_together(
+        self, asks: Sequence[Ask], by: By, entry: Entry | None = None
+    ) -> list[Enqueued] | Refused:
         """All of these jobs or none. One that is in the way of any is in the way of all."""
+        asks = await self._declared.applied(asks)
+        made = self._made_together(asks, by)
+        if isinstance(made, Refused):
+            return made
+        unit = made if entry is None else entry.through(made, self._store.now())
+        if isinstance(unit, Refusal):
+            return Refused(unit)
+        is_apart = entry is not None or any(is_keyed(ask) for ask in asks)
+        [outcome] = await (self._keyed if is_apart else self._plain).commit([unit])
+        if isinstance(outcome, Committed | Own):
+            return [Enqueued(new.job) for new in unit.new]
+        if isinstance(outcome, Taken):
+            return Refused(Clash(outcome.what, outcome.by))
+        if entry is not None and entry.is_outrun(outcome):
+            return Refused(OUTRUN)
+        raise Unstorable(f"{len(asks)} jobs cannot be stored together: {outcome}")
+
+    def _made_together(self, asks: Sequence[Ask], by: By) -> Unit | Refused:
         asked = [self._opened(ask) for ask in asks]
         command_id, made = self._identity.id(), list[New]()
         for index, one in enumerate(asked):
@@ -231,13 +270,7 @@ class Enqueueing:
             if one.ask.id is not None and twin is not None:
                 return Refused(Clash("id", twin), index)
             made += unit.new
-        coalescer = self._keyed if any(is_keyed(ask) for ask in asks) else self._plain
-        [outcome] = await coalescer.commit([Unit(command_id, new=tuple(made))])
-        if isinstance(outcome, Committed | Own):
-            return [Enqueued(new.job) for new in made]
-        if isinstance(outcome, Taken):
-            return Refused(Clash(outcome.what, outcome.by))
-        raise Unstorable(f"{len(asks)} jobs cannot be stored together: {outcome}")
+        return Unit(command_id, new=tuple(made))
 
     async def close(self) -> None:
         """Finish what was asked for."""

@@ -16,6 +16,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND
+from detent.engine.piecemeal import piecemeal
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -55,31 +56,42 @@ class Erasing:
         self._identity = identity
 
     async def erase(self, key: Key, by: By, beside: Beside) -> Refusal | None:
-        """Delete it with all that is kept of it; refused while it has not ended."""
+        """Delete it with all that is kept of it; refused while it has not ended.
+
+        Of several who delete it at once the others hear that it is gone.
+        """
         [flow] = await self._store.flows([key])
-        if flow is None or flow.workflow.ended_at is None:
-            state = None if flow is None else flow.workflow.state
-            why = "no such workflow" if flow is None else "it has not ended"
-            code = "unknown_workflow" if flow is None else "workflow_live"
-            return w.WORKFLOW.refusal(code, state, "erase", by.kind, detail=why)
+        if flow is not None and flow.workflow.ended_at is None:
+            why = "it has not ended"
+            return w.WORKFLOW.refusal(
+                "workflow_live", flow.workflow.state, "erase", by.kind, detail=why
+            )
         for _ in range(TRIES_MAX):
-            if await self._try(key, by, beside):
+            going = [] if flow is None else await self._going(key, beside)
+            if not going:
+                why = "no such workflow"
+                return w.WORKFLOW.refusal("unknown_workflow", None, "erase", by.kind, detail=why)
+            if await self._are_gone(going, by):
                 return None
         raise StoreBusy(f"Jobs of workflow {key[1]} were changed {TRIES_MAX} times", id=key[1])
 
-    async def _try(self, key: Key, by: By, beside: Beside) -> bool:
-        """Whether all of it went, and nobody was faster with a part of it."""
+    async def _going(self, key: Key, beside: Beside) -> list[Job | Record]:
+        """All that is there of it."""
         kept = await self._store.record([(KIND, *key)])
         records = [one for one in (*await beside(), *kept) if one is not None]
-        going: list[Job | Record] = [*await self._jobs(key), *records]
+        return [*await self._jobs(key), *records]
+
+    async def _are_gone(self, going: Sequence[Job | Record], by: By) -> bool:
+        """Whether all of it went, and nobody was faster with a part of it."""
         for first in range(0, len(going), PIECE):
-            if not await self._commit(self._unit(going[first : first + PIECE], by)):
+            if not await self._commit(await self._unit(going[first : first + PIECE], by)):
                 return False
         return True
 
-    def _unit(self, going: Sequence[Job | Record], by: By) -> Unit:
+    async def _unit(self, going: Sequence[Job | Record], by: By) -> Unit:
         command_id = self._identity.id()
-        moves = [self._erased(one, by, command_id) for one in going if isinstance(one, Job)]
+        jobs = [one for one in going if isinstance(one, Job)]
+        moves = await piecemeal(lambda job: self._erased(job, by, command_id), jobs)
         puts = [
             replace(one, version=one.version + 1, data=None, wake_at=None)
             for one in going

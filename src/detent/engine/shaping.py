@@ -18,6 +18,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 
 from detent.engine.enqueueing import Ask
+from detent.engine.entering import Entry
 from detent.errors import BadPolicy
 from detent.lifecycle import workflow as w
 from detent.lifecycle.workflow import StepPlan
@@ -50,6 +51,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     An `id` that the caller chooses makes the order repeatable: asked for again, it is the same
     workflow. `name` and `meta` (JSON) are for people and surfaces; nothing here reads them.
+    `entry` is how its jobs come into queues that hold only so many.
     """
 
     parts: tuple[Part, ...]
@@ -57,6 +59,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     name: str = ""
     meta: str = "{}"
+    entry: Entry | None = None
 
     @property
     def jobs(self) -> dict[str, int]:

@@ -152,7 +152,7 @@ class _Grant:
             taken = await self._take(chosen) if chosen else []
             if len(taken) == len(chosen):
                 break
-            # Only what starts is counted, and what somebody else has in hand is not asked again.
+            # Only what starts is counted.
             self._limits, self._turns = before
             for number in taken:
                 lane = self._open[number].lane
@@ -274,10 +274,10 @@ class _Grant:
         found = {one.job.id: one for one in stored}
         taken = []
         for id_, number in chosen:
+            # Not to be met again: somebody else has it, or we have, and it is not written yet.
+            self._passed.add(id_)
             if id_ in found and self._decide(found[id_], self._open[number].gate):
                 taken.append(number)
-            else:
-                self._passed.add(id_)
         return taken
 
     def _decide(self, stored: Stored, gate: Gate) -> bool:

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 WIRE: Final = "detent.wire"
 CONNECTIONS_MAX: Final = 5_000
+_ANY: Final = "*"
+"""What a handler of all messages is registered under: no message is called that."""
 _PING_S: Final = 10
 _RECHECK_S: Final = 2.0
 _SILENT: Final = logging.CRITICAL + 1
@@ -46,6 +48,15 @@ class Room(msgspec.Struct, frozen=True):
     left: Callable[[Caller], Awaitable[None]]
 
 
+class _Server(socketio.AsyncServer):  # type: ignore[misc]
+    """The same, which takes anything for the name of a message."""
+
+    async def _handle_event(self, eio_sid: str, namespace: str, number: Any, data: Any) -> None:
+        if not isinstance(data[0], str) or data[0] == _ANY:
+            data = ["", *data[1:]]
+        await super()._handle_event(eio_sid, namespace, number, data)
+
+
 class SocketServer:
     """One Socket.IO server for all namespaces."""
 
@@ -57,7 +68,7 @@ class SocketServer:
         # What others send is not worth a traceback; what we do wrong is logged by ourselves.
         quiet = logging.getLogger(f"{__name__}.wire")
         quiet.setLevel(_SILENT)
-        self._sio = socketio.AsyncServer(
+        self._sio = _Server(
             async_mode="asgi",
             transports=["websocket"],
             cors_allowed_origins=[],
@@ -84,7 +95,7 @@ class SocketServer:
         self._rooms[namespace] = room
         self._sio.on("connect", connect, namespace=namespace)
         self._sio.on("disconnect", disconnect, namespace=namespace)
-        self._sio.on("*", heard, namespace=namespace)
+        self._sio.on(_ANY, heard, namespace=namespace)
 
     async def talk(self, socket: WebSocket) -> None:
         """One connection, from its beginning to its end."""

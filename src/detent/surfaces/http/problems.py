@@ -67,6 +67,13 @@ class Problem(Exception):
         self.details = details
         self.headers: tuple[tuple[str, str], ...] = ()
 
+    def copied(self) -> Problem:
+        """The same for somebody else."""
+        found = Problem(
+            self.status, self.code, self.message, retryable=self.retryable, **self.details
+        )
+        return found.with_headers(*self.headers)
+
     def with_headers(self, *headers: tuple[str, str]) -> Problem:
         """The same with headers of its own."""
         self.headers = headers

@@ -24,7 +24,7 @@ from detent.surfaces.http.service import Service
 from detent.surfaces.jobnik.checking import Rule, id_of, integer
 from detent.surfaces.jobnik.faults import missing
 from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
-from detent.surfaces.jobnik.showing import FoundJob, stage_shown
+from detent.surfaces.jobnik.showing import FoundJob, stage_shown, task_shown
 
 __all__ = ["PAGES", "Desk", "FoundStage"]
 
@@ -179,8 +179,10 @@ class Desk:
         """Stages as Jobnik writes them."""
         shown = []
         for one in stages:
-            tasks = await self.tasks_of(one) if with_tasks else None
-            shown.append(stage_shown(one.step, one.tally, one.kept, tasks))
+            told = stage_shown(one.step, one.tally, one.kept)
+            if with_tasks:
+                told["tasks"] = await piecemeal(task_shown, await self.tasks_of(one))
+            shown.append(told)
         return shown
 
     # --- tasks ----------------------------------------------------------------------------------

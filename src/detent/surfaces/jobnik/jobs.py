@@ -136,8 +136,10 @@ class Jobs:
             return [one.record for one in await self._desk.stages_in(found)]
 
         erasing, by = self._desk.engine.erasing, self._desk.by(call)
-        if await erasing.erase(key_of(found.flow.workflow), by, stages) is not None:
-            raise refused("JOB_NOT_IN_FINITE_STATE")
+        refusal = await erasing.erase(key_of(found.flow.workflow), by, stages)
+        if refusal is not None:
+            is_gone = refusal.code == "unknown_workflow"
+            raise missing("JOB") if is_gone else refused("JOB_NOT_IN_FINITE_STATE")
         return self._desk.done("JOB_DELETED")
 
     async def annotate(self, call: Call) -> Reply:

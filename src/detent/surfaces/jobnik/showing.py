@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -65,11 +65,9 @@ def _updated(flow: Flow, kept: JobKept) -> int:
     return max(flow.workflow.state_at, kept.at, *completed)
 
 
-def stage_shown(
-    step: Step, tally: Tally, kept: StageKept, tasks: Iterable[Stored] | None = None
-) -> dict[str, Any]:
-    """A stage, with its tasks if they were asked for."""
-    shown: dict[str, Any] = {
+def stage_shown(step: Step, tally: Tally, kept: StageKept) -> dict[str, Any]:
+    """A stage, without its tasks."""
+    return {
         "id": stage_of(step),
         "jobId": step.workflow,
         "type": kept.type,
@@ -81,7 +79,6 @@ def stage_shown(
         "summary": summary_of(tally),
         **_trace(kept),
     }
-    return shown if tasks is None else {**shown, "tasks": [task_shown(one) for one in tasks]}
 
 
 def summary_of(tally: Tally) -> dict[str, int]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
+from detent.engine.enqueueing import Enqueued
 from detent.stores.api import Limit, LimitKind, LimitRow
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.pressure import Enter, Headers
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import Wanted
 from detent.surfaces.ojs.registry import Registry
 
 __all__ = ["Admission"]
 
+T = TypeVar("T")
 _SECOND_US: Final = 1_000_000
 
 _LIMITS_MAX: Final = 10_000
@@ -43,23 +46,35 @@ class Admission:
         """The same jobs with what their queues say about them."""
         return await self._queues.completed(wanted)
 
-    async def admit(self, call: Call, wanted: Sequence[Wanted]) -> tuple[tuple[str, str], ...]:
-        """May it be here, do its arguments fit, is there room, is its limit known?
+    async def let_in(
+        self, call: Call, wanted: Sequence[Wanted], enter: Enter[T]
+    ) -> tuple[T, Headers]:
+        """Store them, as soon as they are admitted and there is room; what came of it."""
+        limits = await self.admit(call, wanted)
+        queues = [one.ask.queue for one in wanted]
+        entered, pressure = await self._queues.pressure.let_in(call, queues, enter)
+        return entered, (*pressure, *limits)
 
-        The answer are headers that tell how full a queue is.
-        """
+    async def let_in_one(
+        self, call: Call, wanted: Wanted, enter: Enter[Enqueued]
+    ) -> tuple[Enqueued, Headers]:
+        """The same for a job that comes by itself."""
+        limits = await self.admit(call, [wanted])
+        entered, pressure = await self._queues.crowds.let_in(call, wanted.ask, enter)
+        return entered, (*pressure, *limits)
+
+    async def admit(self, call: Call, wanted: Sequence[Wanted]) -> Headers:
+        """May it be here, do its arguments fit, is its limit known? What is said of the limit."""
         tenant = self._desk.tenant(call)
         for one in wanted:
             self._desk.need_queue(call, one.ask.queue)
             await self._registry.need_fit(one.ask)
-        pressure = await self._queues.need_room(tenant, [one.ask.queue for one in wanted])
         limited = [one for one in wanted if one.limits is not None]
         if not limited:
-            return pressure
+            return ()
         await self._set_limits(tenant, limited)
         # Who calls too often hears of that limit under this name, and of no other.
-        said = () if call.allowance or limited[0].limits is None else _said(limited[0].limits.limit)
-        return (*pressure, *said)
+        return () if call.allowance or limited[0].limits is None else _said(limited[0].limits.limit)
 
     async def _set_limits(self, tenant: str, wanted: Sequence[Wanted]) -> None:
         rows: dict[tuple[str, str, str], LimitRow] = {}
@@ -77,7 +92,7 @@ class Admission:
         self._limits |= {key: row.limit for key, row in new.items() if row.limit is not None}
 
 
-def _said(limit: Limit) -> tuple[tuple[str, str], ...]:
+def _said(limit: Limit) -> Headers:
     """What a job's limit lets through: at once, in its period, or in a second."""
     spaced = None if limit.spacing_us is None else max(_SECOND_US // limit.spacing_us, 1)
     number = limit.rate or limit.concurrency or spaced

@@ -18,18 +18,20 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import Wanted
 from detent.surfaces.ojs.wire import seconds, span
 
-__all__ = ["Config", "completed", "ignored_of", "read_config"]
+__all__ = ["BLOCK", "DROP", "Config", "completed", "ignored_of", "read_config"]
 
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
-_STRATEGIES: Final = ("reject", "block", "drop_oldest")
+BLOCK: Final = "block"
+DROP: Final = "drop_oldest"
+_STRATEGIES: Final = ("reject", BLOCK, DROP)
 DROPPED_FROM_MAX: Final = 1_000
 """How many jobs are looked through for the oldest of them."""
 _IGNORED: Final = ("retention", "dead_letter_queue")
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was set; `told` is all of it as it was sent."""
+    """What was set; `told` is all of it as it was sent. A deleted queue has nothing but that."""
 
     created_at: int
     told: Raw = Raw(b"{}")
@@ -40,12 +42,13 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     visibility_us: int | None = None
     types: tuple[str, ...] | None = None
     strategy: str = "reject"
+    is_deleted: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Whether no new job is any different for it."""
         bounds = (self.max_depth, self.retry, self.timeout_us, self.types)
-        return all(one is None for one in bounds)
+        return not self.is_deleted and all(one is None for one in bounds)
 
 
 def read_config(fields: Mapping[str, Raw], now: int) -> Config:
@@ -112,7 +115,7 @@ def _strategy(pressure: Mapping[str, Any]) -> str:
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)
         raise invalid(f"backpressure.strategy must be one of {known}", field="backpressure")
-    if strategy == "drop_oldest" and (bound or 0) > DROPPED_FROM_MAX:
+    if strategy == DROP and (bound or 0) > DROPPED_FROM_MAX:
         why = f"backpressure.strategy: drop_oldest is for a max_depth of {DROPPED_FROM_MAX} or less"
         raise unsupported(why)
     return str(strategy)

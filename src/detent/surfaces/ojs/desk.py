@@ -14,6 +14,7 @@ from detent.engine.engine import Engine
 from detent.engine.trace import read as trace_in
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
+from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
 from detent.surfaces.http.exchange import Call, Reply, Settings, digest_of
 from detent.surfaces.http.problems import Problem
@@ -23,9 +24,13 @@ from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of
 
-__all__ = ["Desk", "digest_of", "page_of", "pages", "read_body"]
+__all__ = ["CLAIMABLE", "Desk", "digest_of", "page_of", "pages", "read_body"]
 
 T = TypeVar("T")
+CLAIMABLE: Final = tuple(
+    profile.name.value for profile in PROFILES.values() if Surface.OJS in profile.claimed_over
+)
+"""The profiles of jobs that are fetched here; others may wait in queues of the same names."""
 TRIES_MAX: Final = 100
 LIMIT_MAX: Final = 200
 _TENANT = "x-ojs-tenant"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from detent.engine import shaping
 from detent.engine.building import Created
+from detent.engine.entering import OUTRUN, Entry
 from detent.engine.progress import Progress, Result, StepProgress
 from detent.engine.shaping import Order, Part
 from detent.lifecycle import workflow as w
@@ -51,17 +52,24 @@ class Flows:
         members = Members(self._desk.reader(call), fields, traced)
         kept, parts = planned(members, fields)
         wanted = await self._admission.completed(members.wanted)
-        await self._admission.admit(call, wanted)
         parts = _amended(parts, members.wanted, wanted)
         name = text_in(fields.get("name")) or ""
         tenant = self._desk.tenant(call)
         meta = msgspec.json.encode(kept).decode()
         order = Order(parts=tuple(parts), tenant=tenant, name=name, meta=meta)
-        made = await self._desk.engine.workflows.create(order, self._desk.by(call))
-        if not isinstance(made, Created):
-            raise of_refusal(made)
+        made, pressure = await self._admission.let_in(
+            call, wanted, partial(self._made, call, order)
+        )
         body = {"workflow": await self._shown(call, (tenant, made.id))}
-        return self._desk.reply(body, 201, (("location", f"/ojs/v1/workflows/{made.id}"),))
+        where = ("location", f"/ojs/v1/workflows/{made.id}")
+        return self._desk.reply(body, 201, (where, *pressure))
+
+    async def _made(self, call: Call, order: Order, entry: Entry | None) -> Created | Refusal:
+        workflows, by = self._desk.engine.workflows, self._desk.by(call)
+        made = await workflows.create(replace(order, entry=entry), by)
+        if isinstance(made, Refusal) and made is not OUTRUN:
+            raise of_refusal(made)
+        return made
 
     async def get(self, call: Call) -> Reply:
         """How far a workflow is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
 from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, body_of
+from detent.engine.entering import OUTRUN, Entry
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
@@ -23,6 +25,7 @@ from detent.surfaces.ojs.desk import Desk, digest_of, number_in, page_of, pages,
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.moulding import Moulding
+from detent.surfaces.ojs.pressure import Headers
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
 
@@ -67,8 +70,7 @@ class Jobs:
             return shape.reply(await enqueueing.press(shape.mould, sent.payload))
         read = self._desk.traced(call, self._desk.reader(call).read(call.body))
         [wanted] = await self._admission.completed([read])
-        pressure = await self._admission.admit(call, [wanted])
-        enqueued = await self._pushed(call, wanted)
+        enqueued, pressure = await self._let_in(call, wanted)
         if not enqueued.is_new:
             [job] = await self._envelopes([enqueued.job])
             return self._desk.reply({"job": job, "deduplicated": True})
@@ -82,8 +84,7 @@ class Jobs:
         """Many new jobs: all of them or none."""
         given = objects_of("jobs", object_of(call.body).get("jobs"), RECORDS_MAX)
         wanted = await self._read_all(call, given)
-        pressure = await self._admission.admit(call, wanted)
-        jobs = await self._together(call, wanted)
+        jobs, pressure = await self._let_in_together(call, wanted)
         return self._desk.reply({"jobs": jobs, "count": len(jobs)}, 201, pressure)
 
     async def push_bulk(self, call: Call) -> Reply:
@@ -109,8 +110,7 @@ class Jobs:
         """All of them; one that cannot be makes none of them, and the reply says which."""
         try:
             wanted = await self._read_all(call, given)
-            await self._admission.admit(call, wanted)
-            return await self._together(call, wanted)
+            return (await self._let_in_together(call, wanted))[0]
         except Problem as problem:
             if problem.status in (400, 409):
                 problem.status = 422
@@ -124,8 +124,7 @@ class Jobs:
             [wanted] = await self._admission.completed([read])
             if key is not None:
                 wanted = replace(wanted, ask=self._once(wanted.ask, index, key))
-            await self._admission.admit(call, [wanted])
-            enqueued = await self._pushed(call, wanted)
+            enqueued, _ = await self._let_in(call, wanted)
         except Problem as problem:
             told_of = {"code": problem.code, "message": problem.message}
             return {"index": index, "status": "failed", "error": told_of}
@@ -153,28 +152,45 @@ class Jobs:
                 raise
         return read
 
-    async def _pushed(self, call: Call, wanted: Wanted) -> Enqueued:
-        answer = await self._enqueued(call, wanted.ask)
+    async def _let_in(self, call: Call, wanted: Wanted) -> tuple[Enqueued, Headers]:
+        enter = partial(self._pushed, call, wanted)
+        return await self._admission.let_in_one(call, wanted, enter)
+
+    async def _pushed(self, call: Call, wanted: Wanted, entry: Entry | None) -> Enqueued | Refusal:
+        answer = await self._enqueued(call, wanted.ask, entry)
         if isinstance(answer, Clash) and wanted.keeps_schedule and wanted.ask.unique is not None:
             # The new job takes the place of the old one, and its time.
             unique = replace(wanted.ask.unique, on_conflict=OnConflict.REPLACE)
             run_at = answer.by.run_at or wanted.ask.run_at
-            answer = await self._enqueued(call, replace(wanted.ask, unique=unique, run_at=run_at))
+            ask = replace(wanted.ask, unique=unique, run_at=run_at)
+            answer = await self._enqueued(call, ask, entry)
         if isinstance(answer, Clash):
             policy = wanted.ask.unique
             raise duplicate(answer, None if policy is None else policy.fingerprint)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, Refusal) and answer is not OUTRUN:
             raise of_refusal(answer)
         return answer
 
-    async def _enqueued(self, call: Call, ask: Ask) -> Enqueued | Clash | Refusal:
-        [answer] = await self._desk.engine.enqueue([ask], self._desk.by(call))
-        return answer
+    async def _enqueued(
+        self, call: Call, ask: Ask, entry: Entry | None
+    ) -> Enqueued | Clash | Refusal:
+        engine, by = self._desk.engine, self._desk.by(call)
+        return await engine.enter(ask, by, entry) if entry else (await engine.enqueue([ask], by))[0]
 
-    async def _together(self, call: Call, wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
+    async def _let_in_together(
+        self, call: Call, wanted: Sequence[Wanted]
+    ) -> tuple[list[dict[str, Any]], Headers]:
+        enter = partial(self._together, call, wanted)
+        return await self._admission.let_in(call, wanted, enter)
+
+    async def _together(
+        self, call: Call, wanted: Sequence[Wanted], entry: Entry | None
+    ) -> list[dict[str, Any]] | Refusal:
         asks = [one.ask for one in wanted]
-        made = await self._desk.engine.enqueue_together(asks, self._desk.by(call))
+        made = await self._desk.engine.enqueue_together(asks, self._desk.by(call), entry)
         if isinstance(made, Refused):
+            if made.why is OUTRUN:
+                return OUTRUN
             problem = duplicate(made.why) if isinstance(made.why, Clash) else of_refusal(made.why)
             problem.details["index"] = made.index
             raise problem

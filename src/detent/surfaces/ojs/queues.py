@@ -15,6 +15,7 @@ from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.configs import Config, completed, ignored_of, read_config
+from detent.surfaces.ojs.crowds import Crowds
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.figures import Figures
@@ -23,7 +24,7 @@ from detent.surfaces.ojs.pressure import Pressure
 from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["KIND", "Queues"]
+__all__ = ["KIND", "Queues", "depth_of"]
 
 KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
@@ -38,7 +39,8 @@ class Queues:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
-        self._pressure = Pressure(desk)
+        self.pressure = Pressure(desk, self._known)
+        self.crowds = Crowds(desk, self.pressure, self._known)
         self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
@@ -55,13 +57,13 @@ class Queues:
 
     async def get(self, call: Call) -> Reply:
         """One queue."""
-        row = await self.row(call, self._name(call))
+        row = await self.row(call, self.name(call))
         told_of = {**await self._counted(call, row), "status": _status(row)}
         return self._desk.reply({"queue": told_of})
 
     async def stats(self, call: Call) -> Reply:
         """How many jobs of a queue are in each state, exactly."""
-        row = await self.row(call, self._name(call))
+        row = await self.row(call, self.name(call))
         counts = await self._counted(call, row)
         config = await self._known.get((self._desk.tenant(call), row.name))
         late = await self.figures.late(self._desk.tenant(call), row.name)
@@ -69,7 +71,7 @@ class Queues:
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
             **late.stats(),
             "queue": row.name,
-            "depth": _depth(row),
+            "depth": depth_of(row),
             "max_depth": None if config is None else config.max_depth,
         }
         shown = {name: value for name, value in stats.items() if value is not None}
@@ -87,7 +89,7 @@ class Queues:
 
     async def turn(self, call: Call, *, is_paused: bool) -> tuple[str, str]:
         """Pause or resume; the name of the queue, and when."""
-        name, by, tenant = self._name(call), self._desk.by(call), self._desk.tenant(call)
+        name, by, tenant = self.name(call), self._desk.by(call), self._desk.tenant(call)
         operators = self._desk.engine.operators
         turn = operators.pause if is_paused else operators.resume
         await turn(GateKind.QUEUE, name, by, tenant=tenant)
@@ -101,23 +103,18 @@ class Queues:
 
     async def configure(self, call: Call) -> Reply:
         """Set what is special about a queue: its bound and its limits."""
-        name, fields = self._name(call), fields_of(call)
+        name, fields = self.name(call), fields_of(call)
         config = read_config(fields, self._desk.now())
         key = (self._desk.tenant(call), name)
-
-        def changed(_: Record | None) -> tuple[str, int | None]:
-            return msgspec.json.encode(config).decode(), None
-
         if "rate_limit" in fields or "concurrency" in fields:
             await self._limit(call, name, fields)
-        await self._desk.change(KIND, key, changed)
-        self._known.forget(key)
+        await self._set(key, config)
         told_of, ignored = dict(fields), ignored_of(fields)
         return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored, **told_of})
 
     async def limit(self, call: Call) -> Reply:
         """Set how many jobs of a queue may start in how long; nothing lifts the limit."""
-        name, fields = self._name(call), fields_of(call)
+        name, fields = self.name(call), fields_of(call)
         await self._limit(call, name, {"rate_limit": call.body} if fields else {})
         return self._desk.reply({"queue": name, "rate_limit": dict(fields) or None})
 
@@ -139,7 +136,13 @@ class Queues:
 
     async def rows(self, call: Call) -> list[QueueRow]:
         """All queues that the caller may see."""
-        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        tenant = self._desk.tenant(call)
+        gone = await self._gone(tenant)
+        rows = [
+            row
+            for row in await self._desk.engine.queries.queues(tenant)
+            if row.name not in gone or depth_of(row)
+        ]
         names = {row.name for row in rows}
         default = [] if DEFAULT in names else [QueueRow(DEFAULT, {})]
         found = sorted([*rows, *default], key=lambda row: row.name)
@@ -157,9 +160,22 @@ class Queues:
 
     async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
         """The same jobs with what their queues say about what they do not say themselves."""
-        return [
-            completed(one, await self._known.get((one.ask.tenant, one.ask.queue))) for one in wanted
-        ]
+        found: list[Wanted] = []
+        for one in wanted:
+            key = (one.ask.tenant, one.ask.queue)
+            config = await self._known.get(key)
+            if config is not None and config.is_deleted:
+                await self._set(key, None)
+            found.append(completed(one, config))
+        return found
+
+    async def forget(self, call: Call, key: Key) -> None:
+        """Nothing is set about the queue any more; it is not listed until somebody uses it."""
+        tenant, name = key
+        operators, by = self._desk.engine.operators, self._desk.by(call)
+        await operators.resume(GateKind.QUEUE, name, by, "the queue was deleted", tenant=tenant)
+        await operators.set_limit(LimitKind.QUEUE, name, None, by, tenant=tenant)
+        await self._set(key, Config(self._desk.now(), is_deleted=True))
 
     async def visibility(self, tenant: str, queues: Sequence[str]) -> int | None:
         """How long jobs of these queues are reserved: of one fetch, as long as any says."""
@@ -168,22 +184,10 @@ class Queues:
         known = [one for one in lengths if one is not None]
         return max(known) if len(known) == len(lengths) else None
 
-    async def need_room(self, tenant: str, queues: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """Refuse jobs for a queue that is full; near its bound the reply says how near."""
-        told_of: tuple[tuple[str, str], ...] = ()
-        numbers = {queues[0]: 1} if len(queues) == 1 else Counter(queues)
-        for queue, number in numbers.items():
-            config = await self._known.get((tenant, queue))
-            if config is None or config.max_depth is None:
-                continue
-            share = await self._pressure.share((tenant, queue), number, config)
-            if share >= config.warning:
-                told_of = (("x-ojs-queue-pressure", f"{share:.2f}"),)
-        return told_of
-
     # --- inside ---------------------------------------------------------------------------------
 
-    def _name(self, call: Call) -> str:
+    def name(self, call: Call) -> str:
+        """Which queue is meant, if the caller may use it."""
         name = need_queue(call.param("name"))
         self._desk.need_queue(call, name)
         return name
@@ -215,7 +219,7 @@ class Queues:
 
     async def detailed(self, call: Call) -> Reply:
         """One queue for operators: its numbers, what is set about it, and its oldest ready job."""
-        row = await self.row(call, self._name(call))
+        row = await self.row(call, self.name(call))
         config = await self._known.get((self._desk.tenant(call), row.name))
         body = {
             **await self.item(call, row),
@@ -252,15 +256,29 @@ class Queues:
         config = await self._known.get((self._desk.tenant(call), row.name))
         return told(self._desk.started_at if config is None else config.created_at)
 
+    async def _gone(self, tenant: str) -> set[str]:
+        """The queues that were deleted and that nobody has used since."""
+        records = await self._desk.engine.store.records(KIND, tenant)
+        return {one.id for one in records if (config := _read(one)) and config.is_deleted}
+
+    async def _set(self, key: Key, config: Config | None) -> None:
+        text = None if config is None else msgspec.json.encode(config).decode()
+        await self._desk.change(KIND, key, lambda _: (text, None))
+        self._known.forget(key)
+
     async def _config(self, key: Key) -> Config | None:
-        record = await self._desk.record(KIND, key)
-        data = None if record is None else record.data
-        return None if data is None else msgspec.json.decode(data, type=Config)
+        return _read(await self._desk.record(KIND, key))
+
+
+def _read(record: Record | None) -> Config | None:
+    data = None if record is None else record.data
+    return None if data is None else msgspec.json.decode(data, type=Config)
 
 
 def _status(row: QueueRow) -> str:
     return "paused" if row.door.gate.closed else "active"
 
 
-def _depth(row: QueueRow) -> int:
+def depth_of(row: QueueRow) -> int:
+    """How many of its jobs have not ended."""
     return sum(number for state, number in row.counts.items() if JobState(state) not in ENDED)

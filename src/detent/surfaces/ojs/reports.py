@@ -15,12 +15,14 @@ from detent.stores.api import Failure
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import conflict, invalid
+from detent.surfaces.ojs.wire import instant
 
 __all__ = [
     "Ack",
     "Error",
     "Nack",
     "Report",
+    "delay_of",
     "failure_of",
     "flat",
     "info_of",
@@ -57,6 +59,7 @@ class Error(msgspec.Struct, frozen=True):
     retryable: bool | None = None
     details: Raw | UnsetType = msgspec.UNSET
     backtrace: str | list[str] | None = None
+    rate_limit_until: str | None = None
 
 
 class Nack(Report, frozen=True):
@@ -121,6 +124,13 @@ def info_of(error: Error, failure: Failure) -> ErrorInfo:
     kind = details.get("error_class") if isinstance(details, dict) else None
     named = kind if isinstance(kind, str) else None
     return ErrorInfo(failure.code, error.type, named, error.retryable)
+
+
+def delay_of(error: Error, now: int) -> int | None:
+    """How long the job is to wait: its worker was told when to come again."""
+    if error.rate_limit_until is None:
+        return None
+    return max(instant("error.rate_limit_until", error.rate_limit_until, now)[0] - now, 0)
 
 
 def text_of(raw: Raw) -> str:

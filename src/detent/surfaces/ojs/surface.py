@@ -18,6 +18,7 @@ from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.crons import Crons
+from detent.surfaces.ojs.deleting import Deleting
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import problem_reply, unsupported
@@ -25,6 +26,7 @@ from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.hooks import Hooks
 from detent.surfaces.ojs.jobs import Jobs
 from detent.surfaces.ojs.letters import Letters
+from detent.surfaces.ojs.limiting import KIND as LIMIT
 from detent.surfaces.ojs.limiting import Limiting
 from detent.surfaces.ojs.manifest import Manifest
 from detent.surfaces.ojs.progress import Progress
@@ -33,6 +35,7 @@ from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
+from detent.surfaces.ojs.series import Series
 from detent.surfaces.ojs.silence import KIND as STALL
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
@@ -67,6 +70,7 @@ class OjsSurface:
         self.stalls = Stalls(self.desk)
         self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk)
+        self.limiting = Limiting(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
         self.registry = Registry(self.desk)
@@ -87,6 +91,7 @@ class OjsSurface:
         """Say who answers what is due; the engine is there now."""
         self.desk.engine.answers[WORKER] = self.workers.answer
         self.desk.engine.answers[STALL] = self.stalls.answer
+        self.desk.engine.answers[LIMIT] = self.limiting.answer
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here, for programs that write clients."""
@@ -170,6 +175,7 @@ class OjsSurface:
         )
         yield _route("GET", "/queues", queues.listed, _R, query=PAGES)
         yield _route("GET", "/queues/{name}", queues.get, _R)
+        yield _route("DELETE", "/queues/{name}", Deleting(self.desk, queues).delete, _O)
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
         yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
         yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
@@ -217,7 +223,7 @@ class OjsSurface:
         yield _route("DELETE", "/jobs/{id}/checkpoint", progress.forget, _W)
 
     def _hook_routes(self) -> Iterable[Route]:
-        hooks, limiting = Hooks(self.desk), Limiting(self.desk)
+        hooks, limiting = Hooks(self.desk), self.limiting
         base = "/webhooks/subscriptions"
         yield _route("POST", base, hooks.create, _O, (201,))
         yield _route("GET", base, hooks.listed, _R)
@@ -250,6 +256,7 @@ class OjsSurface:
     def _admin_routes(self) -> Iterable[Route]:
         admin = Admin(self.desk, self.queues, self.letters, self.workers)
         yield _route("GET", "/admin/stats", admin.stats, _R)
+        yield _route("GET", "/admin/stats/history", Series(self.desk).history, _R)
         yield _route("GET", "/admin/queues", admin.queues, _R)
         yield _route("GET", "/admin/queues/{name}", self.queues.detailed, _R)
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,8 +13,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from detent.engine.access import Principal, Scope
 from detent.engine.tail import Listener
+from detent.errors import DetentError, StoreError
 from detent.stores.api import Fed
-from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
@@ -21,7 +23,10 @@ from detent.surfaces.ojs.telling import Told
 
 __all__ = ["talk"]
 
+_log = logging.getLogger(__name__)
 _CHANNELS_MAX = 1_000
+_GOING_AWAY = 1001
+_TRY_AGAIN = 1013
 Next = Callable[[Listener], Awaitable[list[Fed]]]
 
 
@@ -45,7 +50,7 @@ async def talk(
     await socket.accept("ojs.v1" if "ojs.v1" in socket.scope.get("subprotocols", ()) else None)
     told = _Talk(desk, following, socket, who, tenant)
     listener = await desk.engine.tail.listen(of_tenant(tenant))
-    hearing = asyncio.ensure_future(told.hear())
+    hearing, code = asyncio.ensure_future(told.hear()), _GOING_AWAY
     try:
         while not hearing.done() and not desk.service.stopping.is_set():
             page = await next_(listener)
@@ -53,13 +58,17 @@ async def talk(
             await told.tell(await following.told(page, tenant, who))
     except (WebSocketDisconnect, RuntimeError):
         return
+    except StoreError as error:
+        _log.warning("somebody who follows events is sent away: %s", error.message)
+        code = _TRY_AGAIN
     finally:
         desk.engine.tail.leave(listener)
         hearing.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
             await hearing
-    with suppress(RuntimeError):
-        await socket.close(1001)
+    # Whoever has gone without a word needs none.
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await socket.close(code)
 
 
 class _Talk:
@@ -77,13 +86,15 @@ class _Talk:
 
     async def hear(self) -> None:
         """What the other side asks for."""
-        while True:
-            text = await self._socket.receive_text()
+        while (message := await self._socket.receive())["type"] == "websocket.receive":
             try:
-                await self._obey(msgspec.json.decode(text, type=_Asked))
-            except (msgspec.DecodeError, RecursionError):
+                # Either of them may be there, and be nothing.
+                sent = message.get("text") or message.get("bytes") or b""
+                await self._obey(msgspec.json.decode(sent, type=_Asked))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 await self._say({"type": "error", "code": "invalid_request", "message": "no JSON"})
-            except Problem as problem:
+            except (Problem, DetentError) as error:
+                problem = problem_of(error, "over a WebSocket")
                 told_of = {"type": "error", "code": problem.code, "message": problem.message}
                 await self._say(told_of)
 

@@ -48,7 +48,7 @@ class Worker(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     pid: int | None = None
     queues: tuple[str, ...] = ()
     concurrency: int | None = None
-    labels: dict[str, Any] | None = None
+    labels: dict[str, Any] | list[Any] | None = None
     version: str | None = None
 
     @property
@@ -69,7 +69,7 @@ class _Beat(msgspec.Struct, frozen=True):
     pid: int | None = None
     queues: list[str] | None = None
     concurrency: int | None = None
-    labels: dict[str, Any] | None = None
+    labels: dict[str, Any] | list[Any] | None = None
     version: str | None = None
 
     @property

@@ -18,11 +18,10 @@ from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
-from detent.lifecycle.profile import PROFILES, Surface
 from detent.lifecycle.views.facts import counted_attempt
 from detent.stores.api import Claimed, Fair, Key, Stored, Want, key_of
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.desk import Desk, digest_of, read_body
+from detent.surfaces.ojs.desk import CLAIMABLE, Desk, digest_of, read_body
 from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
@@ -34,6 +33,7 @@ from detent.surfaces.ojs.reports import (
     Error,
     Nack,
     Report,
+    delay_of,
     failure_of,
     flat,
     info_of,
@@ -50,9 +50,6 @@ __all__ = ["Working"]
 COUNT_MAX: Final = 100
 """Jobs in one fetch."""
 _QUEUES_MAX: Final = 100
-_CLAIMABLE: Final = tuple(
-    profile.name.value for profile in PROFILES.values() if Surface.OJS in profile.claimed_over
-)
 _KNOWN_MAX: Final = 5_000
 _KNOWN_CHARS_MAX: Final = 2_000
 _DIRECTIVE = "test_directive"
@@ -130,7 +127,7 @@ class Working:
             wire=True,
             lease_us=None if visibility is None else span_ms("visibility_timeout_ms", visibility),
             types=None if asked.types is None else tuple(asked.types),
-            profiles=_CLAIMABLE,
+            profiles=CLAIMABLE,
             fair=asked.fair,
         )
 
@@ -262,7 +259,8 @@ class Working:
         failure = failure_of(error, stored.job, self._desk.now())
         command = j.Fail(**fence, code=failure.code)
         change = self._change(stored, command, Beside(failure=failure))
-        change = replace(change, error=info_of(error, failure))
+        delay_us = delay_of(error, failure.at)
+        change = replace(change, error=info_of(error, failure), delay_us=delay_us)
         job = await self._done(change, name, "fail")
         after = replace(stored, job=job, failures=(*stored.failures, failure))
         return self._desk.reply(flat(shown(after, name)))

@@ -1,0 +1,69 @@
+"""How jobs come into queues that hold only so many: past marks that one may move at a time.
+
+Whoever looks for room reads the mark of a queue first, then counts what is there. The new jobs are
+committed together with the next version of the mark, and with the end of those that make room for
+them. If anybody else has come in meanwhile, in whatever process, the mark has moved: nothing is
+committed, and room is looked for anew. Queues without a bound have no marks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from detent.lifecycle import job as j
+from detent.lifecycle.event import By
+from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Actor, Refusal
+from detent.stores.api import Move, Outcome, Record, Stale, StaleRecord, Unit, key_of, name_of
+
+__all__ = ["OUTRUN", "Entry"]
+
+
+OUTRUN: Final = j.JOB.refusal(
+    "outrun", None, j.JobEvent.ENQUEUE, Actor.USER, detail="others have come into the queue first"
+)
+"""What was seen of the queue is not true any more: whoever hears it looks for room again."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """The marks as they are to be, and the jobs that make room: these end with the same commit."""
+
+    by: By
+    marks: tuple[Record, ...]
+    drops: tuple[Job, ...] = ()
+
+    def through(self, unit: Unit, now: int) -> Unit | Refusal:
+        """The same unit with all of this."""
+        drops = self._drops(unit)
+        moves = [move for job in drops if (move := self._dropped(job, unit, now)) is not None]
+        if len(moves) < len(drops):
+            return OUTRUN
+        return replace(unit, moves=(*unit.moves, *moves), puts=(*unit.puts, *self.marks))
+
+    def _drops(self, unit: Unit) -> list[Job]:
+        """Who is to go. Whoever is replaced in a queue makes room too: then one fewer goes."""
+        drops = list(self.drops)
+        for queue in (move.job.queue for move in unit.moves):
+            youngest = next((job for job in reversed(drops) if job.queue == queue), None)
+            if youngest is not None:
+                drops.remove(youngest)
+        return drops
+
+    def is_outrun(self, outcome: Outcome) -> bool:
+        """Whether it is this that was in the way of the unit."""
+        match outcome:
+            case StaleRecord(record=record):
+                return name_of(record) in {name_of(mark) for mark in self.marks}
+            case Stale(key=key):
+                return key in {key_of(job) for job in self.drops}
+            case _:
+                return False
+
+    def _dropped(self, job: Job, unit: Unit, now: int) -> Move | None:
+        answer = j.decide(job, j.Drop(), now, j.Context(self.by, unit.command_id))
+        if not isinstance(answer, j.Accepted):
+            return None
+        return Move(job.version, answer.job, answer.events)

@@ -1,8 +1,8 @@
 """The worker's side that talks to the store, in the loop of the bridge.
 
 It claims what can start now, takes in how runs ended, and puts both into the same commits: whatever
-has ended while one step of the store ran goes with the next claim. Two turns may be under way, so
-that one batch of jobs runs while the store works on the other.
+has ended while one step of the store ran goes with the next claim. Two claims and two filings may
+be under way, so that one batch of jobs runs while the store works on others.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from detent.errors import DetentError, InstanceLost, StoreError
 from detent.lifecycle import job as j
@@ -31,7 +32,9 @@ __all__ = ["Desk"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+_Turns: TypeAlias = set[asyncio.Task[None]]
 TURNS_MAX = 2
+"""So many of either kind."""
 POLL_S = 1.0
 """How long a worker with nothing to do trusts that it will be woken."""
 _GLANCE_S = 0.1
@@ -62,7 +65,8 @@ class Desk:
         self.unbegun = Unbegun()
         self.company = Company(self.flights, self.abandoned)
         self._ended: list[Report] = []
-        self._turns: set[asyncio.Task[None]] = set()
+        self._filings: _Turns = set()
+        self._claims: _Turns = set()
         self._waiting: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._fault: BaseException | None = None
@@ -126,7 +130,7 @@ class Desk:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is in flight, and all that ended is filed."""
-        return not self.flights and not self._ended and not self._turns
+        return not (self.flights or self._ended or self._filings or self._claims)
 
     async def until(self, is_so: Callable[[], bool], deadline: Callable[[], float]) -> bool:
         """Wait for something to become so; the deadline, by the loop's time, may move."""
@@ -166,14 +170,16 @@ class Desk:
         self.tell()
 
     def _begin_turns(self) -> None:
-        while len(self._turns) < TURNS_MAX:
-            reports = self._taken()
-            wish = self._wish()
-            if not reports and wish is None:
-                return
-            turn = asyncio.ensure_future(self._turn(reports, wish))
-            self._turns.add(turn)
-            turn.add_done_callback(self._turned)
+        """Both at once: they may meet in one step of the store, and neither waits for the other."""
+        if len(self._filings) < TURNS_MAX and (reports := self._taken()):
+            self._begin(self._file(reports), self._filings)
+        while len(self._claims) < TURNS_MAX and (wish := self._wish()) is not None:
+            self._begin(self._claim(wish), self._claims)
+
+    def _begin(self, work: Coroutine[Any, Any, None], among: _Turns) -> None:
+        turn = asyncio.ensure_future(work)
+        among.add(turn)
+        turn.add_done_callback(partial(self._turned, among))
 
     def _taken(self) -> list[Report]:
         if self.is_holding:
@@ -189,24 +195,16 @@ class Desk:
             self.counts.reserve(wish.size, is_sync=wish.is_sync)
         return wish
 
-    async def _turn(self, reports: Sequence[Report], wish: Wish | None) -> None:
-        """Both at once, so that they meet in one step of the store."""
-        if wish is None:
-            await self._file(reports)
-        elif not reports:
-            await self._claim(wish)
-        else:
-            await asyncio.gather(self._file(reports), self._claim(wish))
-
-    def _turned(self, turn: asyncio.Task[None]) -> None:
-        self._turns.discard(turn)
+    def _turned(self, among: _Turns, turn: asyncio.Task[None]) -> None:
+        among.discard(turn)
         if not turn.cancelled() and (error := turn.exception()) is not None:
             self._fault = self._fault or error
         self.counts.step_at = self._store.now()
         self.tell()
 
     async def _end_turns(self) -> None:
-        tasks = [*self._turns] if self._waiting is None else [*self._turns, self._waiting]
+        tasks = [*self._filings, *self._claims]
+        tasks += [] if self._waiting is None else [self._waiting]
         for task in tasks:
             task.cancel()
         if tasks:

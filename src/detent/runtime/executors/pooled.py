@@ -42,8 +42,9 @@ START_S: Final = 60.0
 """How long the program of the user may take to be imported."""
 LEAVE_S: Final = 2.0
 """How long a process that is not needed any more may take to end."""
-_DUMP_S: Final = 0.5
-_QUIET_S: Final = 0.02
+_DUMP_S: Final = 1.0
+_QUIET_S: Final = 0.1
+"""A process writes its stacks piece by piece, and may have to wait for a turn in between."""
 _LAST_WORDS_S: Final = 1.0
 _CHUNK: Final = 65_536
 _DUMP_BYTES_MAX: Final = 65_536

@@ -68,7 +68,7 @@ def test_beside_a_process_that_writes_all_the_time_nothing_is_ever_wrong(
 ) -> None:
     url, child = written
     listened(child, 30)
-    found, seen = asyncio.run(checked(url, child, 6))
+    found, seen = asyncio.run(checked(url, child, 3))
     assert found == []
     assert len({one.workflows for one in seen}) > 1, "no workflow came or went"
     assert seen[-1].forgotten > seen[0].forgotten > 0, "nothing was forgotten while it looked"

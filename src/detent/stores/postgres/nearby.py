@@ -18,10 +18,12 @@ from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT
 
-__all__ = ["NAME", "Near", "Nearby"]
+__all__ = ["NAME", "STATEMENTS", "Near", "Nearby"]
 
 NAME: Final = "detent caller"
 """What the server shows of such a connection."""
+STATEMENTS: Final = ("enqueue_one", "enqueue_one_and_tell")
+"""What is sent over it: a job, or a job with word of it."""
 _COMES: Final = 8
 """Who has come so often is expected to come again: a connection is worth its while."""
 _IDLE_S: Final = 30.0
@@ -48,15 +50,21 @@ class Near:
         self.crossing = 0
         """How many callers of this loop are on their way to that of the store."""
 
-    def is_free(self) -> bool:
-        """Whether there is a connection for a caller who has no company; soon, if not yet."""
-        if self.crossing or not self._is_idle.is_set():
-            return False
+    @property
+    def has_company(self) -> bool:
+        """Whether others of this loop are sending, or on their way to the loop of the store."""
+        return bool(self.crossing) or not self._is_idle.is_set()
+
+    def is_free(self, told: dict[str, Any]) -> bool:
+        """Whether there is a connection for a caller who has no company; soon, if not yet.
+
+        What this one would send is what one that is opened is tried with.
+        """
         if self._connection is not None:
             return True
         self._comes += 1
         if self._comes >= _COMES and self._opening is None and time.monotonic() > self._not_before:
-            self._opening = asyncio.ensure_future(self._open())
+            self._opening = asyncio.ensure_future(self._open(told))
         return False
 
     async def send(self, statement: str, told: dict[str, Any]) -> bool:
@@ -100,15 +108,19 @@ class Near:
         if self._keeping is not None:
             await self._keeping.aclose()
 
-    async def _open(self) -> None:
+    async def _open(self, told: dict[str, Any]) -> None:
         try:
-            self._connection = await open_connection(self._address, name=NAME)
+            connection = await open_connection(self._address, name=NAME)
+            self._keeping = self._kept(connection)
+            await anext(self._keeping)
+            await _warmed(connection, told)
         except FAULTS:
             self.drop()
+            if self._keeping is not None:
+                await self._keeping.aclose()
         else:
             self._used_at = time.monotonic()
-            self._keeping = self._kept(self._connection)
-            await anext(self._keeping)
+            self._connection = connection
             self._watch()
         finally:
             self._opening = None
@@ -135,6 +147,18 @@ class Near:
         else:
             self._comes = 0
             self._parting = asyncio.ensure_future(self.close())
+
+
+async def _warmed(connection: Connection, told: dict[str, Any]) -> None:
+    """Let the server read and plan the statements, which takes longer than all else about a job.
+
+    Nothing comes of it: whatever they write is rolled back, and no word is sent.
+    """
+    await connection.run("begin")
+    for number, statement in enumerate(STATEMENTS):
+        made_up = {**told, "id": f"{told['id']}.{number}", "word": ""}
+        await connection.fetch(statement, **made_up)
+    await connection.run("rollback")
 
 
 class Nearby:

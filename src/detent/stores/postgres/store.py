@@ -43,7 +43,7 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Crier, Listener
 from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
-from detent.stores.postgres.nearby import Near, Nearby
+from detent.stores.postgres.nearby import STATEMENTS, Near, Nearby
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.sorting import Batch, sort
@@ -210,13 +210,16 @@ class PostgresStore(Alike[_Open]):
 
     async def _send_near(self, births: Births, near: Near) -> bool:
         """Whether a lone one was stored from here, by a statement that sends word along."""
-        if len(births) > 1 or not near.is_free():
+        if len(births) > 1 or near.has_company:
             return False
         opened, common = self._opened(self.now()), bearing.shared(births.rows[0][0])
         if common is None or self._lanes.unknown([common.lane]):
             return False
-        told, word = bearing.lone(births, common, self._lanes), opened.crier.word()
-        statement, more = ("enqueue_one_and_tell", {"word": word}) if word else ("enqueue_one", {})
+        told = bearing.lone(births, common, self._lanes)
+        if not near.is_free(told):
+            return False
+        word = opened.crier.word()
+        statement, more = (STATEMENTS[1], {"word": word}) if word else (STATEMENTS[0], {})
         is_stored = await near.send(statement, {**told, **more})
         if word and is_stored:
             opened.crier.went_along()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from detent import stores
 from detent.errors import (
@@ -22,12 +23,14 @@ from detent.errors import (
 )
 from detent.lifecycle import job as j
 from detent.stores.api import Committed, Idempotency, Unique
-from detent.stores.postgres import connection
+from detent.stores.postgres import connection, migrate
+from detent.stores.postgres.statements import MIGRATIONS
 from detent.stores.select import Filter
 from tests.contract.making import USER, Clock
 from tests.contract.world import World
 from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
+from tests.waiting import eventually
 
 LIVE = ("scheduled", "available", "pending", "active", "retryable")
 
@@ -216,6 +219,22 @@ def test_of_many_who_migrate_at_once_one_does() -> None:
         runs = list(threads.map(lambda _: stores.run_migrations(url), range(6)))
     assert sorted(bool(one) for one in runs) == [False] * 5 + [True]
     opened(url)
+
+
+def test_a_migration_takes_its_time_and_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many jobs there are: neither a statement that takes long nor a wait ends it."""
+    url = databases().empty()
+    monkeypatch.setattr(connection, "ANSWER_S", 0.3)
+    monkeypatch.setitem(connection._SETTINGS, "lock_timeout", "100")  # noqa: SLF001
+    slow = replace(MIGRATIONS[-1], sql=f"{MIGRATIONS[-1].sql}; SELECT pg_sleep(0.6);")
+    monkeypatch.setattr(migrate, "MIGRATIONS", (*MIGRATIONS[:-1], slow))
+    waited = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as thread, psycopg.connect(url) as other:
+        other.execute("SELECT pg_advisory_xact_lock(7311424178)")
+        run = thread.submit(stores.run_migrations, url)
+        eventually(lambda: sql(url, f"{waited} AND query_start < now() - interval '0.6 s'"))
+        other.rollback()
+        assert len(run.result()) == len(MIGRATIONS)
 
 
 def test_tables_that_are_behind_or_ahead_are_refused(url: str) -> None:

@@ -106,14 +106,17 @@ class Connection:
 
 
 async def open_connection(
-    address: Address, url: str | None = None, *, name: str = "detent"
+    address: Address, url: str | None = None, *, name: str = "detent", is_patient: bool = False
 ) -> Connection:
-    """A new connection; behind a pooler it brings no settings, for poolers refuse them."""
+    """A new connection; behind a pooler it brings no settings, for poolers refuse them.
+
+    On one that is patient a statement may take as long as it takes.
+    """
     try:
         driver = await asyncpg.connect(
             url or address.url,
             timeout=CONNECT_S,
-            command_timeout=ANSWER_S,
+            command_timeout=None if is_patient else ANSWER_S,
             statement_cache_size=_STATEMENTS if address.prepare else 0,
             # Our longest statements are longer than what is kept by default.
             max_cacheable_statement_size=0,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from detent.errors import UnsupportedStore
 from detent.stores.migrations import Migration, TableVersion, missing, need_all
 from detent.stores.postgres.address import Address, read
-from detent.stores.postgres.connection import Connection, open_connection
+from detent.stores.postgres.connection import LOCK_MS, Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
 from detent.stores.postgres.legality import fill
 from detent.stores.postgres.server import need_fit
@@ -48,7 +48,7 @@ async def prepare(connection: Connection) -> None:
 
 async def _connected(address: Address, work: _Work) -> list[Migration]:
     try:
-        connection = await open_connection(address)
+        connection = await open_connection(address, is_patient=True)
         try:
             await need_fit(connection)
             return await work(connection)
@@ -64,7 +64,11 @@ async def _pending(connection: Connection) -> list[Migration]:
 
 async def _advance(connection: Connection) -> list[Migration]:
     async with connection.transaction():
+        # Whoever else migrates is waited for; somebody's open transaction is not, because everybody
+        # would wait behind us meanwhile.
+        await connection.fetch("lock_timeout", milliseconds="0")
         await connection.fetch("migration_lock")
+        await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
         done = await _pending(connection)
         for migration in done:
             await connection.driver.execute(migration.sql)

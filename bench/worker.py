@@ -21,7 +21,6 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
-from psycopg import sql
 from rich.console import Console
 from rich.table import Table
 
@@ -58,7 +57,11 @@ GOALS = {
 
 
 class Places:
-    """Stores, each used once."""
+    """Stores, each used once. A database is dropped before the next is made.
+
+    Otherwise the server would clean up after one crew, and write what it has left behind, while
+    another is measured.
+    """
 
     def __init__(self, folder: Path, server: Server) -> None:
         self._folder = folder
@@ -73,9 +76,9 @@ class Places:
         if database == "sqlite":
             return f"sqlite://{folder}/jobs.db", folder, None
         with psycopg.connect(self._server.url("postgres"), autocommit=True) as admin:
-            name = sql.Identifier(f"run_{number}")
-            admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
-        return self._server.url(f"run_{number}"), folder, self._server.process
+            admin.execute("DROP DATABASE IF EXISTS run WITH (FORCE)")
+            admin.execute("CREATE DATABASE run")
+        return self._server.url("run"), folder, self._server.process
 
 
 def _free_port() -> str:

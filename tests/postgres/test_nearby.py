@@ -20,12 +20,12 @@ from tests.postgres.running import sql
 from tests.postgres.server import databases
 from tests.waiting import eventually, until
 
-_THERE = (
+THERE = (
     "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
 )
-_WAITS = f"{_THERE} AND wait_event_type = 'Lock'"
-_END = f"SELECT pg_terminate_backend(pid) FROM ({_THERE}) AS there"  # noqa: S608 - ours
-_ENOUGH = 40
+_WAITS = f"{THERE} AND wait_event_type = 'Lock'"
+_END = f"SELECT pg_terminate_backend(pid) FROM ({THERE}) AS there"  # noqa: S608 - ours
+ENOUGH = 40
 """So often somebody must come until a connection is opened, and more often than that."""
 
 
@@ -48,16 +48,16 @@ def noop(url: str) -> Iterator[Job[..., Any, ..., Any]]:
 
 async def _come(noop: Job[..., Any, ..., Any], url: str) -> int:
     """Come again and again, until there is a connection for it; how often that was."""
-    for number in range(1, 10 * _ENOUGH):
+    for number in range(1, 10 * ENOUGH):
         await noop.aenqueue(number)
-        if number >= _ENOUGH and there(url):
+        if number >= ENOUGH and there(url):
             # The first who finds it there uses it.
             await noop.aenqueue(0)
             return number + 1
     raise AssertionError("nobody has opened a connection")
 
 
-def there(url: str, asked: str = _THERE) -> list[int]:
+def there(url: str, asked: str = THERE) -> list[int]:
     return [pid for (pid,) in sql(url, asked, NAME)]
 
 

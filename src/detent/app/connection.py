@@ -150,6 +150,7 @@ class Connection:
         A program may also just end: whatever it was answered is durable.
         """
         if self._opening is not None:
+            self.bridge.rest()
             self.bridge.run(self._close())
         self.bridge.stop()
         # Whoever opens it again may have other keys by then.

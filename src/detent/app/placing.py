@@ -7,6 +7,7 @@ handed to it from there, and only there is waited; elsewhere they cross the brid
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.app.asking import Call
@@ -30,13 +31,16 @@ def placed(app: Detent, calls: Sequence[Call[R]]) -> list[Handle[R]] | None:
     plain = _plain(calls)
     if plain is None:
         return None
-    engine = app.ready or app.bridge.run(app.engine())
-    made = engine.enqueueing.moulded(plain)
-    if engine.enqueueing.is_anywhere:
+    enqueueing = (app.ready or app.bridge.run(app.engine())).enqueueing
+    made = enqueueing.moulded(plain)
+    if enqueueing.is_anywhere:
         need_no_loop()
-        engine.enqueueing.store_new_here(made)
+        enqueueing.store_new_here(made)
+    elif enqueueing.is_near(made):
+        near, far = partial(enqueueing.store_few, made, app.bridge.ask), enqueueing.store_new
+        app.bridge.run_alone(near, partial(far, made))
     else:
-        app.bridge.run(engine.enqueueing.store_new(made))
+        app.bridge.run(enqueueing.store_new(made))
     return _handles(app, made)
 
 

@@ -184,6 +184,10 @@ class Enqueueing:
         """Whether so few are stored by `store_few`: all in one step, in the loop of the store."""
         return self._anywhere is None and births.weight <= RECORDS_MAX
 
+    def is_near(self, births: Births) -> bool:
+        """Whether who is alone with these may store them by itself."""
+        return self._near is not None and len(births) == 1
+
     async def store_few(self, births: Births, over: Over) -> None:
         """Store so few; whoever does not cross over stores them from here."""
         cross = partial(over, partial(self._plain.ask, births))

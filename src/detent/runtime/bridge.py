@@ -11,7 +11,6 @@ import asyncio
 import atexit
 import os
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -22,6 +21,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.crossing import Crossing
+from detent.runtime.lone import LEAVE_S, Lone, ended, is_lone
 
 __all__ = [
     "Bridge",
@@ -35,10 +35,6 @@ __all__ = [
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_LEAVE_S: Final = 5.0
-"""How long what is called off has to end; whoever does not is left to itself."""
-
-
 _CLOSED: Final = "It was closed before this call was answered: whether it was done is not known"
 
 
@@ -101,6 +97,7 @@ class _Errand:
             self._answered.set_result(begun.result())
 
 
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 _Begin: TypeAlias = Callable[[], "asyncio.Future[Any]"]
 _Reply: TypeAlias = tuple[_Errand, "asyncio.Future[Any]", BaseException | None]
 
@@ -133,6 +130,7 @@ class Bridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._over: Crossing[_Errand] | None = None
+        self._lone = Lone()
         self._homes: WeakKeyDictionary[asyncio.AbstractEventLoop, Crossing[_Reply]]
         self._homes = WeakKeyDictionary()
         _BRIDGES.add(self)
@@ -155,6 +153,21 @@ class Bridge:
             # Whoever stops waiting (a signal, say) does not want it to go on unseen.
             future.cancel()
             raise
+
+    def run_alone(self, here: Work[T], there: Work[T]) -> T:
+        """The same without crossing, by `here`; by `there` if somebody else waits like that."""
+        need_no_loop()
+        lone = self._lone
+        if not lone.take():
+            return self.run(there())
+        try:
+            return lone.run(here)
+        finally:
+            lone.leave()
+
+    def rest(self, within_s: float = -1) -> None:
+        """Whoever waits alone is waited for; all others cross until it is stopped."""
+        self._lone.close(within_s)
 
     async def reach(self, work: Coroutine[Any, Any, T]) -> T:
         """The outcome, awaited from any loop."""
@@ -192,7 +205,9 @@ class Bridge:
 
     def stop(self, within_s: float | None = None) -> None:
         """End the thread; the next call starts another."""
+        self.rest(-1 if within_s is None else within_s)
         with self._lock:
+            self._lone = Lone()
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
             if loop is not None:
@@ -219,7 +234,8 @@ class Bridge:
         self._lock = threading.RLock()
         if self._loop is not None:
             _hush(self._loop)
-        _LEFT_BEHIND.append((self._loop, self._over, self._homes))
+        _LEFT_BEHIND.append((self._loop, self._over, self._homes, self._lone))
+        self._lone = Lone()
         self._homes = WeakKeyDictionary()
         self._loop = self._thread = None
 
@@ -230,20 +246,9 @@ _LEFT_BEHIND: list[object] = []
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Until it is stopped. What still runs then is called off: it closes what it has open."""
+    """Until it is stopped."""
     loop.run_forever()
-    until = time.monotonic() + _LEAVE_S
-    # What is called off may begin something else.
-    while (tasks := asyncio.all_tasks(loop)) and time.monotonic() < until:
-        loop.run_until_complete(_called_off(tasks))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-
-
-async def _called_off(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=_LEAVE_S)
+    ended(loop)
 
 
 def _hush(loop: asyncio.AbstractEventLoop) -> None:
@@ -275,7 +280,7 @@ def _stop_all() -> None:
     """A program that just ends says nothing about what its loop still waited for."""
     _ENDING.set()
     for bridge in list(_BRIDGES):
-        bridge.stop(_LEAVE_S)
+        bridge.stop(LEAVE_S)
 
 
 os.register_at_fork(after_in_child=_forget_all)
@@ -364,8 +369,11 @@ async def _next(items: AsyncIterator[T]) -> tuple[T, ...]:
 def need_no_loop() -> None:
     """Refuse to wait where a loop runs: everything in it would stand still."""
     try:
-        asyncio.get_running_loop()
+        running = asyncio.get_running_loop()
     except RuntimeError:
+        return
+    if is_lone(running):
+        # Somebody who waits alone was interrupted by this, and waits for it as well.
         return
     raise InsideLoop(
         "This call waits, and an event loop is running in this thread: it would stand"

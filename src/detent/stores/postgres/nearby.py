@@ -26,6 +26,8 @@ STATEMENTS: Final = ("enqueue_one", "enqueue_one_and_tell")
 """What is sent over it: a job, or a job with word of it."""
 _COMES: Final = 8
 """Who has come so often is expected to come again: a connection is worth its while."""
+_PAUSE_S: Final = 1.0
+"""If there was no longer pause between: a loop that seldom runs takes too long to open one."""
 _IDLE_S: Final = 30.0
 """A connection that nobody has used for so long is closed."""
 _AGAIN_S: Final = 30.0
@@ -39,6 +41,7 @@ class Near:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._comes = 0
+        self._came_at = 0.0
         self._not_before = 0.0
         self._used_at = 0.0
         self._is_idle = asyncio.Event()
@@ -62,8 +65,10 @@ class Near:
         """
         if self._connection is not None:
             return True
-        self._comes += 1
-        if self._comes >= _COMES and self._opening is None and time.monotonic() > self._not_before:
+        now = time.monotonic()
+        self._comes = self._comes + 1 if now < self._came_at + _PAUSE_S else 1
+        self._came_at = now
+        if self._comes >= _COMES and self._opening is None and now > self._not_before:
             self._opening = asyncio.ensure_future(self._open(told))
         return False
 
@@ -106,7 +111,9 @@ class Near:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), _LEAVE_S)
         if self._keeping is not None:
-            await self._keeping.aclose()
+            # A loop that is at its end may be doing that already.
+            with suppress(RuntimeError):
+                await self._keeping.aclose()
 
     async def _open(self, told: dict[str, Any]) -> None:
         try:

@@ -39,6 +39,44 @@ def test_who_is_there_already_need_not_cross() -> None:
     bridge.stop()
 
 
+def test_who_waits_alone_runs_it_where_it_is() -> None:
+    bridge = Bridge()
+    assert bridge.run_alone(where, where) == threading.get_ident()
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(bridge.run_alone, where, where).result() != threading.get_ident()
+    bridge.stop()
+    assert bridge.run_alone(where, where) == threading.get_ident()
+    bridge.stop()
+
+
+def test_who_has_company_crosses_also_inside_what_waits_alone() -> None:
+    async def inside() -> int:
+        # So do finalizers, which run anywhere.
+        return bridge.run_alone(where, where)
+
+    bridge = Bridge()
+    assert bridge.run_alone(inside, where) == bridge.run(where())
+    bridge.rest()
+    assert bridge.run_alone(where, where) == bridge.run(where())
+    bridge.stop()
+
+
+def test_what_waits_alone_fails_like_everything_else() -> None:
+    async def fail() -> int:
+        raise KeyError("k")
+
+    async def within() -> int:
+        return bridge.run_alone(where, where)
+
+    bridge = Bridge()
+    with pytest.raises(KeyError):
+        bridge.run_alone(fail, where)
+    with pytest.raises(InsideLoop):
+        asyncio.run(within())
+    assert bridge.run_alone(where, where) == threading.get_ident()
+    bridge.stop()
+
+
 def test_a_stopped_bridge_starts_again() -> None:
     bridge = Bridge()
     bridge.run(where())

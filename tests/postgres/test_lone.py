@@ -27,11 +27,11 @@ from tests.waiting import eventually
 
 Noop: TypeAlias = Job[..., Any, ..., Any]
 _USED = f"{THERE} AND state = 'idle' AND query LIKE 'WITH%%'"
+_WAITS = (
+    "SELECT pid FROM pg_stat_activity"
+    " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 _END = f"SELECT pg_terminate_backend(pid) FROM ({THERE}) AS there"  # noqa: S608 - ours
-
-
-class Interrupted(BaseException):
-    """What a signal may raise anywhere."""
 
 
 @pytest.fixture
@@ -75,22 +75,27 @@ def blocked(url: str) -> Iterator[psycopg.Connection]:
 
 
 @contextmanager
-def interrupted(url: str, by: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """As soon as the caller's statement waits for a lock a signal comes, and calls this."""
-    before = signal.signal(signal.SIGUSR1, by)
-    waits = f"{THERE} AND wait_event_type = 'Lock'"
-
-    def knock() -> None:
-        eventually(lambda: there(url, waits), "it waits for the table")
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    knocking = threading.Thread(target=knock)
-    knocking.start()
+def answered(number: int, by: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """While a signal calls this."""
+    before = signal.signal(number, by)
     try:
         yield
     finally:
-        knocking.join()
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(number, before)
+
+
+@contextmanager
+def knocking(url: str, number: int) -> Iterator[None]:
+    """As soon as somebody's statement waits for a lock the signal comes."""
+
+    def knock() -> None:
+        eventually(lambda: sql(url, _WAITS), "it waits for the table")
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=knock)
+    thread.start()
+    yield
+    thread.join()
 
 
 def test_it_is_stored_from_there_and_hangs_up_with_the_app(
@@ -142,30 +147,29 @@ def test_who_is_interrupted_leaves_nothing_behind(
     url: str, noop: Noop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lone, "_IDLE_S", 3_600.0)
-
-    def leave(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise Interrupted
-
-    came = come(noop, url)
-    with blocked(url):
-        with interrupted(url, leave), pytest.raises(Interrupted):
-            noop.enqueue(0)
-        eventually(lambda: not there(url), "it has hung up")
-    came += come(noop, url)
+    with answered(signal.SIGINT, signal.default_int_handler):
+        came = come(noop, url)
+        with blocked(url):
+            with pytest.raises(KeyboardInterrupt), knocking(url, signal.SIGINT):
+                noop.enqueue(0)
+            eventually(lambda: not there(url), "it has hung up")
+        came += come(noop, url)
     assert stored(url) == [came] * 3
 
 
-def test_what_answers_a_signal_may_enqueue_too(url: str, noop: Noop) -> None:
-    came = come(noop, url)
-    with blocked(url) as other:
+def test_where_a_signal_may_raise_anything_one_crosses(url: str, noop: Noop) -> None:
+    def leave(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError
 
-        def answer(_number: int, _frame: FrameType | None) -> None:
-            other.rollback()
-            noop.enqueue(1)
-
-        with interrupted(url, answer):
+    with answered(signal.SIGALRM, leave):
+        for number in range(2 * ENOUGH):
+            noop.enqueue(number)
+        assert not there(url)
+        with blocked(url), pytest.raises(TimeoutError), knocking(url, signal.SIGALRM):
             noop.enqueue(0)
-    assert stored(url) == [came + 2] * 3
+        with ThreadPoolExecutor(1) as thread:
+            # Signals are answered in the main thread alone.
+            assert thread.submit(come, noop, url).result()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

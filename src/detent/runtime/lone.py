@@ -6,6 +6,7 @@ One at a time: whoever finds it taken has company, and shares with it what the b
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -17,6 +18,21 @@ __all__ = ["LEAVE_S", "Lone", "ended", "is_lone"]
 T = TypeVar("T")
 LEAVE_S: Final = 5.0
 """How long what is called off has to end; whoever does not is left to itself."""
+_SIGNALS: Final = tuple(
+    getattr(signal, name)
+    for name in (
+        "SIGALRM",
+        "SIGHUP",
+        "SIGINT",
+        "SIGPROF",
+        "SIGQUIT",
+        "SIGTERM",
+        "SIGUSR1",
+        "SIGUSR2",
+        "SIGVTALRM",
+    )
+    if hasattr(signal, name)
+)
 _IDLE_S: Final = 30.0
 """A loop that nobody has run for so long is closed, and whatever is open in it."""
 
@@ -33,7 +49,7 @@ class Lone:
 
     def take(self) -> bool:
         """Whether it is ours until `leave`; never if somebody has it, this very thread included."""
-        if self._is_closed or not self._turn.acquire(blocking=False):
+        if self._is_closed or _may_be_struck() or not self._turn.acquire(blocking=False):
             return False
         try:
             self._loop = self._loop or self._opened()
@@ -57,7 +73,7 @@ class Lone:
         except Exception:
             raise
         except BaseException:
-            # A signal, say. It may have struck anywhere: nothing in there is to be trusted.
+            # Ctrl-C, say. It may have struck anywhere: nothing in there is to be trusted.
             self._end()
             raise
 
@@ -99,6 +115,17 @@ class Lone:
 
 
 _LOOPS: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+def _may_be_struck() -> bool:
+    """Whether something of the program's own answers signals in this thread, and so may raise here.
+
+    Of what is raised while a loop runs it lets only the end of the program and Ctrl-C through.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    known = (None, signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
+    return any(signal.getsignal(number) not in known for number in _SIGNALS)
 
 
 def is_lone(loop: asyncio.AbstractEventLoop) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Body, Counted, Key, Line, Rejected, key_of
+from detent.stores.api import Body, Counted, Glancing, Key, Line, Rejected, key_of
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
@@ -25,6 +25,23 @@ async def test_records_are_answered_in_the_order_of_the_keys(world: World) -> No
     found = await world.store.get(keys)
     assert [stored and stored.job for stored in found] == [two, None, one, two]
     assert list(await world.store.get([])) == []
+
+
+async def test_runs_that_need_a_look_are_seen_at_a_glance(world: World) -> None:
+    store = world.store
+    if not isinstance(store, Glancing):
+        pytest.skip("it reads all of them")
+    for _ in range(5):
+        await world.push()
+    runs = [stored.job for stored in await world.claim(4)]
+    held = [(key_of(job), job.lease or "") for job in runs]
+    assert list(await store.unquiet(held)) == []
+    await world.do(runs[1], j.Cancel(), USER)
+    await world.complete(runs[2])
+    [again] = await world.claim(1)
+    held += [(key_of(again.job), "another"), (("", "none"), "any"), (("t", runs[0].id), held[0][1])]
+    assert list(await store.unquiet(held)) == [key for key, _ in (*held[1:3], *held[4:])]
+    assert list(await store.unquiet([])) == []
 
 
 async def test_jobs_are_found_newest_first(world: World) -> None:

@@ -22,15 +22,15 @@ from detent.runtime.executors.means import Kind
 from detent.runtime.office import Office
 from detent.runtime.reporting import failing, timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
-from detent.stores.api import Key, Line, Note, Stored
+from detent.stores.api import Glancing, Key, Line, Note, Stored
 
 __all__ = ["Watching"]
 
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
+"""How fine the ladder and time limits are."""
 _BEHIND_US = 5_000_000
 """So much later it may be by the clock of the store."""
-"""How fine the ladder and time limits are."""
 _YOUNG_S = 0.1
 """A run that has just begun is not asked about: most have ended before."""
 _OVER_S = 2.0
@@ -52,6 +52,8 @@ class Watching:
         self._runner = runner
         self._engine: Office = runner.engine
         self._by: By = runner.by
+        store = runner.engine.store
+        self._glancing = store if isinstance(store, Glancing) else None
         self._flights = flights
         self._floor = floor
         self._grace_s = grace_s
@@ -113,13 +115,23 @@ class Watching:
         """Carry what was said to the store, and see who should stop."""
         await self._carry(flights)
         for at in range(0, len(flights), _KEYS_MAX):
-            some = flights[at : at + _KEYS_MAX]
+            some = await self._unquiet(flights[at : at + _KEYS_MAX])
+            if not some:
+                continue
             found = await self._engine.store.get([one.key for one in some])
             asked = [one for one, now in zip(some, found, strict=True) if self._is_asked(one, now)]
             # First the history, then the word: having heard it the run may be over at once.
             await self._amend(asked, j.SeeCancel)
             for flight in asked:
                 self.stop(flight, Why.CANCEL)
+
+    async def _unquiet(self, flights: Sequence[Flight]) -> Sequence[Flight]:
+        """Those that need a look: to read all that run takes as long as to run many of them."""
+        if self._glancing is None or not flights:
+            return flights
+        runs = [(one.key, one.stored.job.lease or "") for one in flights]
+        keys = set(await self._glancing.unquiet(runs))
+        return [one for one in flights if one.key in keys]
 
     def _is_asked(self, flight: Flight, now: Stored | None) -> bool:
         """Whether it hears for the first time that it was asked to stop."""

@@ -87,6 +87,7 @@ __all__ = [
     "FlowMove",
     "GateKind",
     "GateRow",
+    "Glancing",
     "Idempotency",
     "Key",
     "LeaseAlive",
@@ -381,6 +382,15 @@ class Near(Protocol):
         self, units: Sequence[Unit], cross: Callable[[], Awaitable[Stepped]]
     ) -> Stepped:
         """Step with units that fit, from here or, if need be, by crossing over."""
+        ...
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """What a store has if it sees at a glance which runs need a look: to read all takes long."""
+
+    async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
+        """Those jobs that are not held under that lease any more, or were asked to stop."""
         ...
 
 

@@ -55,6 +55,7 @@ __all__ = [
     "logs",
     "record",
     "records",
+    "unquiet",
 ]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
@@ -67,6 +68,12 @@ async def get(connection: Connection, wanted: Sequence[Key]) -> list[Stored | No
     found = [stored_of(row) for row in await connection.fetch("stored", **told)]
     by_key = {key_of(one.job): one for one in found}
     return [by_key.get(key) for key in wanted]
+
+
+async def unquiet(connection: Connection, runs: Sequence[tuple[Key, str]]) -> list[Key]:
+    """Those jobs that are not held under that lease any more, or were asked to stop."""
+    told = columns(("tenants", "ids", "leases"), [(*key, lease) for key, lease in runs])
+    return [(tenant, name) for tenant, name in await connection.fetch("unquiet", **told)]
 
 
 async def find(connection: Connection, chosen: Filter, page: Page) -> list[Stored]:

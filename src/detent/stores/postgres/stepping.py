@@ -67,10 +67,10 @@ class Step:
 
     @property
     def reached(self) -> tuple[tuple[int, Position], ...]:
-        """How far a statement that claims has come in each lane."""
-        jobs = (stored.job for stored in self._taken)
-        positions = (Position(~job.priority, job.place or 0, job.id) for job in jobs)
-        return tuple(zip(self._lanes_of, positions, strict=True))
+        """How far a statement that claims has come in each lane: to the last that it took there."""
+        last = dict(zip(self._lanes_of, self._taken, strict=True))
+        jobs = ((lane, stored.job) for lane, stored in last.items())
+        return tuple((lane, Position(~job.priority, job.place or 0, job.id)) for lane, job in jobs)
 
     async def run(self, connection: Connection) -> Stepped:
         """The answers, when everything is durable.

@@ -383,6 +383,9 @@ class PostgresStore(Alike[_Open]):
     ) -> Sequence[Instance]:
         return await self._run(staff.find_instances, slot, after, limit)
 
+    async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
+        return await self._run(reading.unquiet, runs)
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
 

@@ -78,6 +78,12 @@ def _seq(connection: _Connection, key: Key) -> tuple[int] | None:
     return found
 
 
+def unquiet(connection: _Connection, runs: Sequence[tuple[Key, str]]) -> list[Key]:
+    """Those jobs that are not held under that lease any more, or were asked to stop."""
+    ask = connection.execute
+    return [key for key, lease in runs if ask(SQL["quiet"], (*key, lease)).fetchone() is None]
+
+
 def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
     """The jobs that fit, newest first; tenants are merged, for the key begins with the tenant."""
     if not is_storable((chosen, page.after)):

@@ -254,6 +254,9 @@ class SqliteStore(Alike[_Open]):
     ) -> Sequence[Instance]:
         return await self._reading().read(staff.find_instances, slot, after, limit)
 
+    async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
+        return await self._reading().read(reader.unquiet, runs)
+
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 

@@ -2,6 +2,16 @@
 SELECT s.* FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
 JOIN detent.stored AS s ON s.tenant = told.tenant AND s.id = told.id
 
+-- name: unquiet
+SELECT told.tenant, told.id
+FROM unnest($tenants::text[], $ids::text[], $leases::text[]) AS told (tenant, id, lease)
+LEFT JOIN LATERAL (
+    -- Kept apart, or all jobs would be gone through.
+    SELECT j.lease FROM detent.jobs AS j
+    WHERE j.tenant = told.tenant AND j.id = told.id AND j.cancel_at IS NULL OFFSET 0
+) AS held ON true
+WHERE held.lease IS DISTINCT FROM told.lease
+
 -- part: tenants
 WITH RECURSIVE tenants AS (
     (SELECT j.tenant FROM detent.jobs AS j

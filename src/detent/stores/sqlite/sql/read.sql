@@ -1,6 +1,9 @@
 -- name: seq
 SELECT seq FROM detent_jobs WHERE tenant = ? AND id = ?
 
+-- name: quiet
+SELECT 1 FROM detent_jobs WHERE tenant = ? AND id = ? AND lease = ? AND cancel_at IS NULL
+
 -- name: next_tenant
 SELECT tenant FROM detent_jobs WHERE tenant > ? ORDER BY tenant LIMIT 1
 

@@ -161,3 +161,11 @@ def test_what_is_more_than_enqueued_is_told_in_full() -> None:
         batch = sort([make.inserting(one)])
         assert batch.news
         assert not batch.fresh
+
+
+@pytest.mark.parametrize(
+    "name", ["births", "claim", "end", "end_and_claim", "end_richly", "end_richly_and_claim"]
+)
+def test_what_every_connection_sends_needs_no_question_about_types(name: str) -> None:
+    """The driver knows texts and numbers, and lists of texts; it asks the server about all else."""
+    assert set(re.findall(r"\$\d+::([\w.]+)\[\]", SQL[name].text)) <= {"text"}

@@ -56,7 +56,7 @@ class Wishes:
         self._turns = deque(settings.tenants)
         self._dry: set[tuple[str, tuple[str, ...]]] = set()
         self._most = max(WANT_MAX, min(settings.slots // 2, MANY_MAX))
-        self._rich: set[tuple[str, tuple[str, ...]]] = set()
+        self._poor: set[tuple[str, tuple[str, ...]]] = set()
 
     def next(self, free: int, sync_free: int) -> Wish | None:
         """The next claim, or nothing when no lane could have a job that could start."""
@@ -64,16 +64,19 @@ class Wishes:
             self._turns.rotate(-1)
             for types, size in self._lanes(min(free, self._most), sync_free):
                 if size > 0 and not self._is_dry(tenant, types):
-                    most = size if (tenant, types) in self._rich else min(size, FEW)
+                    most = min(size, FEW) if (tenant, types) in self._poor else size
                     return self._wish(tenant, types, most)
         return None
 
     def brought(self, wish: Wish, number: int) -> None:
-        """How many jobs there were: where all were granted there may be more of them."""
+        """How many jobs there were: where all were granted there may be more of them.
+
+        So there may be where nobody has asked yet: who starts often finds what has piled up.
+        """
         if number == wish.size:
-            self._rich.add(wish.lane)
+            self._poor.discard(wish.lane)
         else:
-            self._rich.discard(wish.lane)
+            self._poor.add(wish.lane)
 
     def dry(self, wish: Wish) -> None:
         """There was nothing; it is not asked for again until something may have come."""

@@ -20,6 +20,7 @@ __all__ = [
     "events_of",
     "fresh_of",
     "fresh_row",
+    "listed",
     "lone_of",
     "moves_of",
     "news_of",
@@ -57,6 +58,15 @@ _FAILURE: Final = tuple(
         "backtraces",
     )
 )
+
+
+def listed(numbers: Iterable[int | None]) -> str:
+    """Numbers as one text, for a statement that takes it apart; what is none says so.
+
+    Before the first array of numbers that is sent over a connection the driver asks the server what
+    that is, which takes longer than most of our statements.
+    """
+    return ",".join(map(str, numbers))
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, Sequence[Any]]:

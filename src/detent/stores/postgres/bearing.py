@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from detent.stores.births import SAMPLE_AT, Births, Mould, around_place, sample
-from detent.stores.postgres.arrays import FRESH, fresh_row
+from detent.stores.postgres.arrays import FRESH, fresh_row, listed
 from detent.stores.postgres.lanes import Lane, Lanes, lane_of
 
 __all__ = ["Shared", "asked", "lone", "shared"]
@@ -31,8 +30,8 @@ class Shared(msgspec.Struct, frozen=True):
 def asked(births: Births, common: Shared, lanes: Lanes) -> dict[str, Any]:
     """What the statement is told about these jobs, which have one mould."""
     _, ids, ats, places, payloads = zip(*births.rows, strict=True)
-    own: dict[str, Sequence[Any]] = {"ids": ids, "ats": ats, "places": places}
-    return {**common.told, **own, "payloads": payloads, "lane": lanes[common.lane]}
+    own = {"ids": ids, "ats": listed(ats), "places": listed(places), "payloads": payloads}
+    return {**common.told, **own, "lane": lanes[common.lane]}
 
 
 def lone(births: Births, common: Shared, lanes: Lanes) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from detent.lifecycle.job import Lease
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
 from detent.stores.api import Claimed, Stored, Want, key_of
+from detent.stores.postgres.arrays import listed
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.ends import joined
 from detent.stores.postgres.reading import get
@@ -70,7 +71,7 @@ def asked(want: Want, now: int, marks: Mapping[str, Sequence[Any]]) -> dict[str,
         "queues": list(dict.fromkeys(want.queues)),
         "types": None if want.types is None else list(want.types),
         "profiles": list(spans),
-        "lease_spans": list(spans.values()),
+        "lease_spans": listed(spans.values()),
         "leases": joined(want.leases),
         "first_lease": min(want.leases),
         "last_lease": max(want.leases),

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from detent.stores.postgres.arrays import columns
+from detent.stores.postgres.arrays import columns, listed
 
 __all__ = ["NO_MARKS", "SLOW_S", "Marks", "Position", "told_of"]
 
@@ -33,7 +33,8 @@ class Position(NamedTuple):
 
 def told_of(marks: Iterable[tuple[int, Position]]) -> dict[str, Sequence[Any]]:
     """Lanes with their marks as the parameters of a claim."""
-    return columns(_NAMES, [(lane, *position) for lane, position in marks])
+    told = columns(_NAMES, [(lane, *position) for lane, position in marks])
+    return {name: one if name == "mark_ids" else listed(one) for name, one in told.items()}
 
 
 NO_MARKS: Final = told_of(())

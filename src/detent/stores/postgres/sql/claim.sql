@@ -28,13 +28,16 @@ named AS MATERIALIZED (
     LIMIT 1
 ), open AS MATERIALIZED (
     SELECT l.lane, array_position($queues::text[], l.queue) AS turn,
-        ($lease_spans::bigint[])[array_position($profiles::text[], l.profile)] AS lease_us,
+        (string_to_array($lease_spans::text, ',', 'None')::bigint[])[
+            array_position($profiles::text[], l.profile)
+        ] AS lease_us,
         -- Nothing stands before this.
         coalesce(m.rank, -9223372036854775808) AS rank,
         coalesce(m.place, -9223372036854775808) AS place, coalesce(m.id, '') AS id
     FROM detent.lanes AS l
     LEFT JOIN unnest(
-        $mark_lanes::int[], $mark_ranks::bigint[], $mark_places::bigint[], $mark_ids::text[]
+        string_to_array($mark_lanes::text, ',')::int[], string_to_array($mark_ranks::text, ',')::bigint[],
+        string_to_array($mark_places::text, ',')::bigint[], $mark_ids::text[]
     ) AS m (lane, rank, place, id) ON m.lane = l.lane
     WHERE l.tenant = $tenant AND l.queue = ANY ($queues) AND l.delivery = $delivery
         AND l.profile = ANY ($profiles) AND ($types::text[] IS NULL OR l.type = ANY ($types))

@@ -84,8 +84,10 @@ WITH {{arriving}}, {{tagged}}
 -- name: births
 -- Jobs that stand alike: what each has of its own are its id, moment, place and payload.
 WITH told AS (
-    SELECT * FROM unnest($ids::text[], $ats::bigint[], $places::bigint[], $payloads::text[])
-        AS t (id, at, place, payload)
+    SELECT * FROM unnest(
+        $ids::text[], string_to_array($ats::text, ',')::bigint[], string_to_array($places::text, ',')::bigint[],
+        $payloads::text[]
+    ) AS t (id, at, place, payload)
 ), made AS (
     INSERT INTO detent.jobs (
         tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,

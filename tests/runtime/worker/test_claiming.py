@@ -67,12 +67,12 @@ def test_a_claim_asks_for_half_the_slots_of_a_large_worker_where_there_is_much(
     identity = Identity(lambda: 1)
     wishes = Wishes(settings, By(Actor.WORKER, "w1"), {"noop": Kind.ASYNC}, identity)
     sizes = []
-    for granted in (16, most, most - 1, 16, 3, 0):
+    for granted in (most, most - 1, 16, 3, 0):
         wish = wishes.next(free=slots, sync_free=settings.sync_slots)
         assert wish is not None
         sizes.append(wish.size)
         wishes.brought(wish, granted)
-    assert sizes == [16, most, most, 16, most, 16]
+    assert sizes == [most, most, 16, most, 16]
 
 
 async def test_a_job_that_comes_to_an_idle_worker_is_started_at_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -56,6 +57,14 @@ async def times_out(_: Work) -> None:
     raise TimeoutError
 
 
+async def exits(_: Work) -> None:
+    sys.exit(3)
+
+
+async def is_interrupted(_: Work) -> None:
+    raise KeyboardInterrupt
+
+
 async def forever(_: Work) -> None:
     await asyncio.get_running_loop().create_future()
 
@@ -78,6 +87,8 @@ def thread_waits(work: Work) -> None:
         (returns, _S.FINISHED, "natural"),
         (raises, _S.FAILED, "exception"),
         (times_out, _S.FAILED, "exception"),
+        (exits, _S.FAILED, "exception"),
+        (is_interrupted, _S.STOPPED, "external_signal"),
         (thread_returns, _S.FINISHED, "natural"),
         (thread_raises, _S.FAILED, "exception"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from detent.errors import NotSuspendable, StartFailed, SuspendTimeout
+from detent.errors import BadSpec, NotSuspendable, StartFailed, SuspendTimeout
 from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
@@ -19,6 +19,7 @@ from detent.runtime.supervisor.spec import Restart, Spec
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.supervisor.test_restarting import live
+from tests.waiting import until
 
 _S = WorkerState
 LIMIT_S = 10
@@ -290,3 +291,21 @@ async def test_who_cannot_say_where_it_stands_works_on(journal: Journal) -> None
         await never.pause("f", 0.05)
     assert live(never, "f").state is _S.RUNNING
     await never.stop()
+
+
+async def test_a_token_that_is_none_stops_nobody(journal: Journal) -> None:
+    """W-36, W-38: it was at its gate already, and goes on."""
+
+    async def silent(work: Work) -> None:
+        while True:
+            await work.gate.aenter()
+            work.done += 1
+            await asyncio.sleep(0)
+
+    one = supervisor(journal, silent, resumable=True)
+    await one.start()
+    with pytest.raises(BadSpec):
+        await one.pause("f")
+    usage = live(one, "f").body.usage()
+    await until(lambda: live(one, "f").body.usage() != usage)
+    await one.stop()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+from functools import partial
 
 import pytest
 
-from detent.host import name_of
+from detent.host import name_of, state_of
 from tests.fleet.yard import Yard
 from tests.waiting import eventually
 
@@ -188,3 +189,31 @@ def test_the_start_of_a_process_is_not_the_time_of_a_job(yard: Yard) -> None:
     yard.let_go("slow")
     yard.start()
     assert yard.enqueue("brief").result(timeout=60) == "in time"
+
+
+@pytest.mark.slow
+def test_what_one_handler_leaves_in_the_loop_costs_the_others_nothing(yard: Yard) -> None:
+    yard.start()
+    beside = yard.enqueue("until", "beside")
+    [pid] = eventually(lambda: yard.begun("beside"))
+    assert yard.enqueue("quits").result(timeout=60) == "all is over"
+    for name in ("splits", "splits_thread"):
+        copy = yard.enqueue(name, name).result(timeout=60)
+        assert set(eventually(partial(yard.begun, name))) <= {pid, copy}
+        eventually(partial(_is_over, copy), "the copy goes on as a worker")
+    yard.let_go("beside")
+    assert beside.result(timeout=60) == "first"
+    assert [event.name for event in beside.history()] == ["enqueue", "claim", "complete"]
+
+
+def _is_over(pid: int) -> bool:
+    return state_of(pid) in (None, "Z")
+
+
+@pytest.mark.slow
+def test_a_job_that_cannot_even_begin_ends(yard: Yard) -> None:
+    yard.start()
+    assert yard.enqueue("spoils").result(timeout=60) == "spoiled"
+    jobs = [yard.enqueue("idle"), yard.enqueue("idle")]
+    eventually(lambda: {one.status().state for one in jobs} == {"discarded"}, "they are held")
+    assert {one.status().error_message for one in jobs} == {"no tasks today"}

@@ -17,13 +17,20 @@ from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.retry import ErrorInfo
 from detent.runtime.context import Heard
 from detent.runtime.encoding import BadValue, digest_of, encode, mended
-from detent.runtime.outcomes import Cancelled, Discard, Outcome, Retry, Snooze, UpstreamError
+from detent.runtime.outcomes import (
+    FAILED,
+    Cancelled,
+    Discard,
+    Outcome,
+    Retry,
+    Snooze,
+    UpstreamError,
+    is_code,
+)
 from detent.stores.api import Failure, Line, Stored, key_of
 
-__all__ = ["FAILED", "Raised", "Told", "Written", "ending", "told_of", "type_of"]
+__all__ = ["FAILED", "Raised", "Told", "Written", "ending", "message_of", "told_of", "type_of"]
 
-FAILED = "handler_error"
-"""The code of a failure that brings none of its own."""
 _DISCARD = "DISCARD"
 _NOTHING = "null"
 _BACKTRACE_CHARS_MAX = 65_536
@@ -70,7 +77,7 @@ def told_of(error: BaseException, heard: Heard) -> Told:
     return Told(
         _code_of(error),
         tuple(type_of(kind) for kind in type(error).__mro__),
-        _message(error, heard),
+        message_of(error, heard, _MESSAGE_CHARS_MAX),
         _backtrace(error, heard),
         False if is_refused else None,
         error.after_us if isinstance(error, Retry) else None,
@@ -80,7 +87,9 @@ def told_of(error: BaseException, heard: Heard) -> Told:
 def _code_of(error: BaseException) -> str:
     if isinstance(error, Discard):
         return _DISCARD
-    return error.code if isinstance(error, DetentError | UpstreamError) else FAILED
+    code: object = error.code if isinstance(error, DetentError | UpstreamError) else FAILED
+    # A class derived from those may have put anything there.
+    return code if isinstance(code, str) and is_code(code) else FAILED
 
 
 def ending(stored: Stored, returned: Any, by: By, heard: Heard, now: int) -> Change:
@@ -112,7 +121,7 @@ def _raised(stored: Stored, error: BaseException, by: By, heard: Heard, now: int
     key, lease = key_of(stored.job), stored.job.lease
     reason = heard.kept(error.reason, REASON_MAX) or None if isinstance(error, Outcome) else None
     match error:
-        case Snooze():
+        case Snooze() if error.after_us is not None:
             command: j.Command = j.Snooze(lease=lease, delay_us=error.after_us)
         case Cancelled():
             command = j.ConfirmCancel(lease=lease)
@@ -151,18 +160,20 @@ def type_of(kind: type[BaseException]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(error: BaseException, heard: Heard) -> str:
+def message_of(error: BaseException, heard: Heard, most: int) -> str:
+    """What it says of itself, masked."""
     try:
-        return heard.kept(str(error), _MESSAGE_CHARS_MAX)
-    except Exception as fault:
-        # It is not ours, and may fail to say what it is. Its type and traceback are still told.
+        return heard.kept(str(error), most)
+    except BaseException as fault:
+        # It is not ours, and may fail to say what it is, in a way that would end its whole worker.
+        # Its type and traceback are still told.
         return f"(no message: {type(fault).__name__})"
 
 
 def _users_own(found: TracebackType | None) -> TracebackType | None:
     """Without what led from us to the handler: nobody looks for their fault in there."""
     own = found
-    while own is not None and own.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+    while own is not None and str(own.tb_frame.f_globals.get("__name__")).startswith(_OURS):
         own = own.tb_next
     return own or found
 
@@ -170,5 +181,9 @@ def _users_own(found: TracebackType | None) -> TracebackType | None:
 def _backtrace(error: BaseException, heard: Heard) -> str:
     """The end of it, where the fault is; masked while it is whole."""
     frames = _users_own(error.__traceback__)
-    told = heard.mask("".join(traceback.format_exception(type(error), error, frames)))
-    return mended(told[-_BACKTRACE_CHARS_MAX:], _BACKTRACE_CHARS_MAX)
+    try:
+        told = traceback.format_exception(type(error), error, frames)
+    except BaseException as fault:
+        # Its parts are not what Python takes them for. Where it was raised is known all the same.
+        told = [*traceback.format_tb(frames), f"(the rest cannot be told: {type(fault).__name__})"]
+    return mended(heard.mask("".join(told))[-_BACKTRACE_CHARS_MAX:], _BACKTRACE_CHARS_MAX)

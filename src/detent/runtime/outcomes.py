@@ -12,6 +12,7 @@ from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 
 __all__ = [
+    "FAILED",
     "Cancelled",
     "Discard",
     "Outcome",
@@ -19,12 +20,20 @@ __all__ = [
     "Snooze",
     "Span",
     "UpstreamError",
+    "is_code",
     "us_of",
 ]
 
+FAILED = "handler_error"
+"""The code of a failure that brings none of its own."""
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 Span = float | timedelta
 """A length of time: seconds, or a timedelta."""
+
+
+def is_code(text: str) -> bool:
+    """Whether that can be the code of an error."""
+    return _CODE.fullmatch(text) is not None
 
 
 def us_of(span: Span) -> int:
@@ -38,11 +47,17 @@ def us_of(span: Span) -> int:
 
 
 class Outcome(Exception):
-    """An end that the handler chose."""
+    """An end that the handler chose.
 
-    def __init__(self, reason: str = "") -> None:
+    What it says has a value also where a class derived from this one does not call `__init__`.
+    """
+
+    reason: str = ""
+
+    def __init__(self, reason: object = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        # Most often it is the error that led to it.
+        self.reason = "" if reason is None else str(reason)
 
 
 class Cancelled(Outcome):
@@ -56,15 +71,22 @@ class Discard(Outcome):
 class Retry(Outcome):
     """It failed, and wants to be tried again after that long, if its policy grants it."""
 
-    def __init__(self, reason: str = "", *, after: Span | None = None) -> None:
+    after_us: int | None = None
+
+    def __init__(self, reason: object = "", *, after: Span | None = None) -> None:
         super().__init__(reason)
         self.after_us = None if after is None else _wait_of(after)
 
 
 class Snooze(Outcome):
-    """Not now: run it again after that long. No failure, no charge."""
+    """Not now: run it again after that long. No failure, no charge.
 
-    def __init__(self, after: Span, reason: str = "") -> None:
+    One that does not say how long is a failure: it would come back at once, for ever.
+    """
+
+    after_us: int | None = None
+
+    def __init__(self, after: Span, reason: object = "") -> None:
         super().__init__(reason)
         self.after_us = _wait_of(after)
 
@@ -75,9 +97,11 @@ class UpstreamError(Exception):
     `UpstreamError("GITHUB_DOWN", "no answer in 10 s")` is what readers of the job see.
     """
 
+    code: str = FAILED
+
     def __init__(self, code: str, message: str = "") -> None:
         super().__init__(message)
-        if not _CODE.fullmatch(code):
+        if not is_code(code):
             why = f"A code is 1 to 100 letters, digits, points, dashes and bars, not {code!r}"
             raise BadOption(why, option="code", value=code[:100])
         self.code = code

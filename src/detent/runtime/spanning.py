@@ -11,7 +11,7 @@ from typing import Any
 
 from detent.engine.spans import link_of, parent_of, started, tracing
 from detent.runtime.context import Context
-from detent.runtime.ending import type_of
+from detent.runtime.ending import message_of, type_of
 from detent.runtime.middleware import Arounds
 from detent.runtime.outcomes import Cancelled, Snooze
 
@@ -60,5 +60,5 @@ def _tell(api: Any, span: Any, error: BaseException, ctx: Context) -> None:
     span.set_attribute("detent.job.outcome", type(error).__name__)
     if not isinstance(error, Snooze | Cancelled):
         span.set_attribute("error.type", type_of(type(error)))
-        said = ctx.heard.kept(str(error), _TEXT_MAX)
+        said = message_of(error, ctx.heard, _TEXT_MAX)
         span.set_status(api.Status(api.StatusCode.ERROR, said))

@@ -14,6 +14,7 @@ from detent.runtime.supervisor.hooks import Hooks, shielded
 from detent.runtime.supervisor.router import Escalator, Handler, NotHandled, Router, once
 from detent.runtime.supervisor.signals import Act, Reason, Rules, Signals, Taps
 from tests.runtime.supervisor.stage import Numbers, VirtualClock
+from tests.waiting import until
 
 INT, TERM = signal.SIGINT, signal.SIGTERM
 
@@ -108,6 +109,29 @@ async def test_a_reload_that_fails_changes_nothing(caplog: pytest.LogCaptureFixt
         "the new settings are not used: no such queue",
         "the new settings are not used",
     ]
+
+
+async def test_many_reloads_at_once_are_one_more() -> None:
+    """W-103: each replaces every worker; and none begins when all is to end."""
+    reloads: list[asyncio.Event] = []
+
+    async def reload() -> None:
+        reloads.append(asyncio.Event())
+        await reloads[-1].wait()
+
+    signals = Signals(force=nothing, reload=reload)
+    for _ in range(5):
+        signals.heard_reload()
+    await until(lambda: reloads)
+    for _ in range(5):
+        signals.heard_reload()
+    reloads[0].set()
+    await until(lambda: len(reloads) == 2)
+    signals.heard_reload()
+    signals.cancel()
+    reloads[1].set()
+    await until(lambda: len(asyncio.all_tasks()) == 1)
+    assert len(reloads) == 2
 
 
 async def test_hooks_run_last_first_whatever_happens(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from detent.errors import NotSuspendable, StartFailed, SuspendTimeout
+from detent.errors import BadSpec, NotSuspendable, StartFailed, SuspendTimeout
 from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
@@ -18,6 +19,7 @@ from detent.runtime.supervisor.spec import Restart, Spec
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.supervisor.test_restarting import live
+from tests.waiting import until
 
 _S = WorkerState
 LIMIT_S = 10
@@ -56,6 +58,14 @@ async def times_out(_: Work) -> None:
     raise TimeoutError
 
 
+async def exits(_: Work) -> None:
+    sys.exit(3)
+
+
+async def is_interrupted(_: Work) -> None:
+    raise KeyboardInterrupt
+
+
 async def forever(_: Work) -> None:
     await asyncio.get_running_loop().create_future()
 
@@ -78,6 +88,8 @@ def thread_waits(work: Work) -> None:
         (returns, _S.FINISHED, "natural"),
         (raises, _S.FAILED, "exception"),
         (times_out, _S.FAILED, "exception"),
+        (exits, _S.FAILED, "exception"),
+        (is_interrupted, _S.STOPPED, "external_signal"),
         (thread_returns, _S.FINISHED, "natural"),
         (thread_raises, _S.FAILED, "exception"),
     ],
@@ -279,3 +291,21 @@ async def test_who_cannot_say_where_it_stands_works_on(journal: Journal) -> None
         await never.pause("f", 0.05)
     assert live(never, "f").state is _S.RUNNING
     await never.stop()
+
+
+async def test_a_token_that_is_none_stops_nobody(journal: Journal) -> None:
+    """W-36, W-38: it was at its gate already, and goes on."""
+
+    async def silent(work: Work) -> None:
+        while True:
+            await work.gate.aenter()
+            work.done += 1
+            await asyncio.sleep(0)
+
+    one = supervisor(journal, silent, resumable=True)
+    await one.start()
+    with pytest.raises(BadSpec):
+        await one.pause("f")
+    usage = live(one, "f").body.usage()
+    await until(lambda: live(one, "f").body.usage() != usage)
+    await one.stop()

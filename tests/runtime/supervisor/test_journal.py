@@ -125,6 +125,17 @@ def test_a_damaged_file_and_a_newer_one(tmp_path: Path) -> None:
     Journal(tmp_path).close()
 
 
+@pytest.mark.parametrize("body", ["x'00ff'", "'{}'", "replace(body, 'create', 'ready')"])
+def test_an_entry_that_is_no_entry_any_more(journal: Journal, body: str) -> None:
+    """Bytes that rotted, another shape, and a move that cannot be."""
+    born(journal, "i1")
+    with sqlite3.connect(journal.directory / "journal.sqlite") as db:
+        db.execute(f"UPDATE entry SET body = {body}")  # noqa: S608 - ours
+    db.close()
+    with pytest.raises(BadJournal, match="move a damaged file away"):
+        journal.unended()
+
+
 def test_entries_are_read_by_cursor_and_fold_to_the_record(journal: Journal) -> None:
     """W-89, W-116: wall and monotonic time, numbered without a hole."""
     ended(journal, "i1")

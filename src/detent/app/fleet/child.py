@@ -294,6 +294,23 @@ async def _awaited(task: asyncio.Task[Any]) -> None:
     await asyncio.shield(task)
 
 
+def _run(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end. What a handler has left in the loop may stop that, but not its worker.
+
+    A task or a callback of its own that calls `sys.exit()`, or `loop.stop()`, is not the fault of
+    all the other jobs in here.
+    """
+    task = loop.create_task(work)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+            is_interrupted = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            if task.done() or loop.is_closed() or is_interrupted:
+                raise
+            _log.error("a handler has stopped the loop of its worker, which goes on: %r", error)
+
+
 def main() -> int:
     """Join, import, work."""
     inside = Inside.join()
@@ -325,7 +342,7 @@ def main() -> int:
 
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(serve())
+            _run(runner.get_loop(), serve())
     except DetentError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
         return 1

@@ -61,6 +61,7 @@ class Pooled:
         self.born = time.monotonic()
         self._run: Run | None = None
         self._is_killed = False
+        self._is_interrupted = False
         self._is_garbled = False
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -108,7 +109,7 @@ class Pooled:
     async def run(self, run: Run, memory: int | None = None) -> Ended:
         """Run one job in it; one that says nothing about memory may add that much."""
         self.jobs += 1
-        self._run = run
+        self._run, self._is_interrupted = run, False
         self._end = asyncio.get_running_loop().create_future()
         for voice in self._voices:
             voice.begin(run.ctx)
@@ -130,6 +131,7 @@ class Pooled:
 
     def interrupt(self) -> None:
         """Raise something in the handler."""
+        self._is_interrupted = True
         self._signal(signal.SIGINT)
 
     async def kill(self) -> None:
@@ -235,7 +237,7 @@ class Pooled:
         if self._end.done():
             end = self._end.result()
             run.ctx.heard.drop(end.dropped)
-            return ended_of(end)
+            return ended_of(end, is_ours=self._is_interrupted)
         if self._is_killed:
             return Stopped(Rung.KILLED)
         died = self._died()

@@ -44,12 +44,12 @@ def begin_of(run: Run, memory: int | None) -> Begin:
     return Begin(stored, list(run.opened.values), own if own is not None else memory)
 
 
-def ended_of(end: End) -> Ended:
-    """How it ended, as if it had been here."""
+def ended_of(end: End, *, is_ours: bool) -> Ended:
+    """How it ended, as if it had been here; `is_ours`: whether it was us who interrupted it."""
+    if end.is_interrupted and is_ours:
+        return Stopped(Rung.INTERRUPTED)
     if end.told is not None:
         return end.told
-    if end.is_interrupted:
-        return Stopped(Rung.INTERRUPTED)
     if end.is_cancelled:
         return Raised(Cancelled(end.reason))
     if end.snooze_us is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from functools import partial
 
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
+from detent.runtime.executors.copies import original
 from detent.runtime.executors.means import Kind
 
 __all__ = ["AsyncExecutor"]
@@ -103,11 +105,12 @@ class AsyncExecutor:
 
 async def _handled(run: Run) -> Ended:
     """What it returned or raised; if something around it swallows its error, it is nothing."""
+    pid = os.getpid()
     with captured(run.ctx):
         try:
             call = run.call()
             if not run.around:
-                return Returned(await call())
+                return original(pid, Returned(await call()))
             ended: Ended = Returned(None)
             async with run.around.awaited([run.ctx]):
                 ended = Returned(await call())
@@ -115,5 +118,5 @@ async def _handled(run: Run) -> Ended:
             raise
         except BaseException as error:
             # Whatever a task does not keep to itself ends the loop, and everybody in it.
-            return Raised(error)
-    return ended
+            return original(pid, Raised(error))
+    return original(pid, ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ from detent.runtime.context import Context
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
+from detent.runtime.executors.copies import original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
 
@@ -165,11 +167,12 @@ def _tell(outer: Arounds[Context], ended: Ended) -> None:
 
 
 def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> Ended:
+    pid = os.getpid()
     ended: Ended = Returned(None)
     try:
         with around.here(ctx):
             ended = Returned(call())
     except BaseException as error:
         # As a value: a future takes neither StopIteration nor what would end this process.
-        return Raised(error)
-    return ended
+        return original(pid, Raised(error))
+    return original(pid, ended)

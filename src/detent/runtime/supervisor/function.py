@@ -11,7 +11,8 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from detent.errors import DetentError
@@ -122,7 +123,7 @@ class FunctionBody:
         self._says_ready = says_ready
         self._probe = probe
         self._work: Work | None = None
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Exit] | None = None
         self._thread: threading.Thread | None = None
         self._end: asyncio.Future[Exit] | None = None
 
@@ -132,7 +133,8 @@ class FunctionBody:
         self._end = loop.create_future()
         self._work = Work(handover)
         if inspect.iscoroutinefunction(self._function):
-            self._task = loop.create_task(self._function(self._work), name=handover.instance)
+            doing = _ended(self._function(self._work))
+            self._task = loop.create_task(doing, name=handover.instance)
             self._task.add_done_callback(lambda task: self._settle(_seen(task)))
             return None
         # A daemon: one that is left behind must not keep the process from ending.
@@ -169,7 +171,7 @@ class FunctionBody:
             frame = sys._current_frames().get(self._thread.ident)  # noqa: SLF001 - the only way
             return "" if frame is None else "".join(traceback.format_stack(frame))
         if self._task is not None:
-            frames = self._task.get_stack()
+            frames = _frames(self._task.get_coro())
             return "".join("".join(traceback.format_stack(frame, 1)) for frame in frames)
         return ""
 
@@ -229,11 +231,26 @@ class FunctionBody:
             self._end.set_result(seen)
 
 
-def _seen(task: asyncio.Task[Any]) -> Exit:
-    if task.cancelled():
-        return Exit(Ending.CANCELLED)
-    error = task.exception()
-    return Exit(Ending.RETURNED) if error is None else _raised(error)
+async def _ended(doing: Awaitable[Any]) -> Exit:
+    """How it ended, as a value: what a task does not keep to itself ends the loop of all."""
+    try:
+        await doing
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        return _raised(error)
+    return Exit(Ending.RETURNED)
+
+
+def _frames(waiting: Any) -> Iterator[FrameType]:
+    """Where each of those stands that wait for one another, the first of them first."""
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        yield frame
+        waiting = waiting.cr_await
+
+
+def _seen(task: asyncio.Task[Exit]) -> Exit:
+    return Exit(Ending.CANCELLED) if task.cancelled() else task.result()
 
 
 def _raised(error: BaseException) -> Exit:

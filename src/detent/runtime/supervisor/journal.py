@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.errors import BadJournal
+from detent.errors import BadHistory, BadJournal
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import Instance, fold
 from detent.runtime.supervisor import sql
@@ -80,7 +80,7 @@ class Journal:
         """Entries behind the cursor, in order."""
         with self._reading() as db:
             rows = db.execute(sql.READ, (after, min(limit, READ_MAX))).fetchall()
-        return [entry_of(row) for row in rows]
+            return [entry_of(row) for row in rows]
 
     def bounds(self) -> tuple[int, int]:
         """The first entry that can still be read, and the last one written."""
@@ -94,20 +94,20 @@ class Journal:
         """Every event of one instance."""
         with self._reading() as db:
             rows = db.execute(sql.HISTORY, (instance,)).fetchall()
-        return [msgspec.json.decode(row[0], type=Event) for row in rows]
+            return [msgspec.json.decode(row[0], type=Event) for row in rows]
 
     def unended(self) -> list[Instance]:
         """Instances whose end is not written down, rebuilt from their events."""
         with self._reading() as db:
             ids = [str(row[0]) for row in db.execute(sql.UNENDED).fetchall()]
-        found = (fold(self.history(one)) for one in ids)
-        return [one for one in found if one is not None]
+            found = (fold(self.history(one)) for one in ids)
+            return [one for one in found if one is not None]
 
     def last_of(self, slot: str) -> Instance | None:
         """The newest instance of a slot that has ended."""
         with self._reading() as db:
             row = db.execute(sql.LAST_OF, (slot,)).fetchone()
-        return None if row is None else msgspec.json.decode(row[0], type=Instance)
+            return None if row is None else msgspec.json.decode(row[0], type=Instance)
 
     def keep_dump(self, instance: str, text: str) -> None:
         """Store the stacks of an instance that would not end."""
@@ -187,7 +187,8 @@ class Journal:
         with self._guard:
             try:
                 yield self._db
-            except sqlite3.Error as error:
+            except (sqlite3.Error, msgspec.MsgspecError, BadHistory) as error:
+                # What is in there need not be what was written: disks rot, and people edit.
                 raise _broken(self.directory, error) from error
 
 
@@ -222,7 +223,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.executescript(sql.SCHEMA)
 
 
-def _broken(directory: Path, error: sqlite3.Error) -> BadJournal:
+def _broken(directory: Path, error: Exception) -> BadJournal:
     return BadJournal(
         f"The journal in {directory} cannot be used: {error}. Nothing was done that it does not"
         " tell. Make room, or move a damaged file away",

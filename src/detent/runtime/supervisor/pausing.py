@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, runtime_checkable
 
-from detent.errors import BadSpec, NotSuspendable, SuspendTimeout
+from detent.errors import BadSpec, NotSuspendable
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.stopping import tried
+from detent.runtime.supervisor.suspending import need_answer
 
 __all__ = ["Resumable", "take_token"]
 
@@ -47,16 +48,12 @@ async def take_token(slot: Slot, live: Live, within_s: float) -> None:
     pausing = asyncio.ensure_future(body.pause())
     try:
         await done_within(live.tree.clock, within_s, pausing, live.done)
-        if not pausing.done():
-            await tried(live, body.resume(), "resume")
-            raise SuspendTimeout(
-                f"The worker in slot {slot.path} did not say where it stands within {within_s:g} s"
-                " and works on",
-                slot=slot.path,
-                instance=live.id,
-                within_s=within_s,
-            )
+        need_answer(live, pausing, within_s, "say where it stands")
         slot.keep(resume_token=_checked(slot, pausing.result()))
+    except Exception:
+        # Without a token on the disk it has nowhere to go on from, so it does not stop here.
+        await tried(live, body.resume(), "resume")
+        raise
     finally:
         pausing.cancel()
 

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from detent.errors import BadJournal
 from detent.lifecycle import worker as w
 from detent.lifecycle.worker import Cause, Health, WorkerState
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import After, Live
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.spec import OnSick, Probe
-from detent.runtime.supervisor.stopping import keep_dump, stop
+from detent.runtime.supervisor.stopping import keep_dump
 
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
@@ -55,7 +56,13 @@ async def keep_probing(core: Core, slot: Slot, live: Live, probe: Probe) -> None
 
 
 def _tell(live: Live, health: Health) -> None:
-    if live.state is WorkerState.RUNNING and live.move(w.change_health, health):
+    try:
+        is_news = live.state is WorkerState.RUNNING and live.move(w.change_health, health)
+    except BadJournal as error:
+        # The next probe says it again; whoever would stop asking here would never see it sick.
+        _LOG.error("the health of %s cannot be written down yet: %s", live.id, error)
+        return
+    if is_news:
         live.tree.count("probe_changes_total", health=health)
 
 
@@ -74,6 +81,6 @@ async def _act(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> No
         await keep_dump(live)
         if live.state is WorkerState.RUNNING:
             live.after, live.was_sick = After.AGAIN, True
-            await stop(live, core.tasks, slot.spec.stop_grace_s, cause=Cause.PROBE_FAILED)
+            await core.stop_live(live, slot.spec.stop_grace_s, Cause.PROBE_FAILED)
     finally:
         core.tree.sick_slots += 1

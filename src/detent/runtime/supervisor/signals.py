@@ -123,6 +123,8 @@ class Signals:
         self._force = force
         self._reload = reload
         self._leave = leave
+        self._is_stale = self._is_reloading = False
+        """Whether a reload is due, and whether one is under way."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Signals:
@@ -155,9 +157,15 @@ class Signals:
         self.cancelled.set()
 
     def heard_reload(self) -> None:
-        """Read the settings again. One that cannot be applied leaves everything as it was."""
+        """Read the settings again. One that cannot be applied leaves everything as it was.
+
+        However often it is said meanwhile, it is done once more: that reads what is there by then.
+        """
         self._count("signals_total", signal="SIGHUP")
-        self._run(self._reloaded())
+        self._is_stale = True
+        if not self._is_reloading:
+            self._is_reloading = True
+            self._run(self._reload_all())
 
     async def unless_cancelled(self, doing: Awaitable[object]) -> bool:
         """Whether it came to its end; if the process is to end before that, it is called off."""
@@ -197,6 +205,14 @@ class Signals:
         else:
             _LOG.error("all workers are killed")
         self._leave(_FORCED)
+
+    async def _reload_all(self) -> None:
+        try:
+            while self._is_stale and not self.cancelled.is_set():
+                self._is_stale = False
+                await self._reloaded()
+        finally:
+            self._is_reloading = False
 
     async def _reloaded(self) -> None:
         if self._reload is None:

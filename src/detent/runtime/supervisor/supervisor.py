@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from detent.errors import BadSpec, DetentError, StartFailed, UnknownSlot
+from detent.errors import BadJournal, BadSpec, DetentError, StartFailed, UnknownSlot
 from detent.lifecycle import worker as w
 from detent.lifecycle.event import By
 from detent.lifecycle.worker import Cause, Health, WorkerState
@@ -53,9 +53,14 @@ class Supervisor(Core):
     ) -> None:
         """Take the slot down, and keep it down. Said again, it joins, and may shorten the grace."""
         core, slot = self.find(name)
-        slot.is_wanted = False
+        was_wanted, slot.is_wanted = slot.is_wanted, False
         grace_s = slot.spec.stop_grace_s if grace_s is None else grace_s
-        await asyncio.gather(*(core.halt(live, grace_s, by) for live in core.lives_of(slot)))
+        try:
+            await asyncio.gather(*(core.halt(live, grace_s, by) for live in core.lives_of(slot)))
+        except BadJournal:
+            # Nothing was done: it is looked after as before.
+            slot.is_wanted = was_wanted
+            raise
 
     async def kill(self, name: str, *, by: By | None = None) -> None:
         """Force the instance now; whether another follows, the policy and `on_killed` say."""
@@ -253,8 +258,12 @@ class Supervisor(Core):
 
     async def halt(self, live: Live, grace_s: float, by: By | None) -> None:
         """Stop it for good."""
-        live.after = After.DOWN
-        await stop(live, self.tasks, grace_s, by=by)
+        before, live.after = live.after, After.DOWN
+        try:
+            await stop(live, self.tasks, grace_s, by=by)
+        except BadJournal:
+            live.after = before
+            raise
 
     def _live(self, slot: Slot) -> Live:
         if slot.live is None:

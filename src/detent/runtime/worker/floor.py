@@ -34,7 +34,14 @@ class Floor:
         """All of them, now; but for those that were given back while this loop was held up."""
         for flight in flights:
             if self._begins(flight):
-                self._runner.start(flight, self._end)
+                self._start(flight)
+
+    def _start(self, flight: Flight) -> None:
+        """One that cannot begin, whatever the reason, ends there, and is in nobody's way."""
+        try:
+            self._runner.start(flight, self._end)
+        except Exception as error:
+            self._end(flight, Raised(error))
 
     def call(self, what: Callable[[Flight], None], flight: Flight) -> None:
         """Do something to a flight in this loop; from any thread."""

@@ -79,4 +79,4 @@ class Interruption:
             loop.call_soon_threadsafe(task.cancel)
         elif self._is_armed:
             self._is_armed = False
-            raise Interrupted
+            raise Interrupted("SIGINT")

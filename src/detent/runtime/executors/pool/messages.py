@@ -148,7 +148,8 @@ class Follow(msgspec.Struct, frozen=True, tag_field="kind", tag="follow"):
 class End(msgspec.Struct, frozen=True, tag_field="kind", tag="end"):
     """The run has ended: one of these says how, or it was stopped.
 
-    `dropped` lines were never sent; `rss_bytes` is what the process holds now.
+    What was interrupted is told as an error too, for a worker that did not interrupt it. `dropped`
+    lines were never sent; `rss_bytes` is what the process holds now.
     """
 
     result: str | None = None

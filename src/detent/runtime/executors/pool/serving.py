@@ -17,7 +17,7 @@ from detent.engine import limits
 from detent.engine.secrets import Opened
 from detent.errors import AppMissing, BadResult
 from detent.runtime.bridge import Bridge
-from detent.runtime.context import Context
+from detent.runtime.context import Context, Heard
 from detent.runtime.encoding import BadValue, encode
 from detent.runtime.ending import told_of
 from detent.runtime.executors.api import Run
@@ -57,7 +57,9 @@ class Serving:
         with Records():
             for begin in self._wire.jobs():
                 ctx = Afar(begin.stored, self._wire, bridge, handlers)
-                end = self._served(begin, ctx, handlers, around)
+                # In a context of its own: what one job sets there is not for the next to see.
+                apart = contextvars.copy_context()
+                end = apart.run(self._served, begin, ctx, handlers, around)
                 surroundings.restore()
                 self._wire.say(end)
 
@@ -90,19 +92,12 @@ class Serving:
             with limited_memory(memory), self._interruption.armed():
                 value = self._value(run)
             return _written(value)
-        except Interrupted:
-            return End(is_interrupted=True)
-        except Snooze as error:
-            return End(snooze_us=error.after_us, reason=error.reason)
-        except Cancelled as error:
-            return End(is_cancelled=True, reason=error.reason)
         except BaseException as error:
-            return End(told=told_of(error, run.ctx.heard))
+            return _raised(error, run.ctx.heard)
 
     def _value(self, run: Run) -> Any:
         call = run.call()
         if inspect.iscoroutinefunction(run.signature.function):
-            # A context of its own: what one job sets is not there for the next.
             return self._runner.run(self._awaited(run, call), context=contextvars.copy_context())
         with run.around.waited([run.ctx], run.ctx.bridge):
             return call()
@@ -116,8 +111,21 @@ class Serving:
                 return await call()
         except asyncio.CancelledError:
             if task.cancelling():
-                raise Interrupted from None
+                raise Interrupted("its task was cancelled") from None
             raise
+
+
+def _raised(error: BaseException, heard: Heard) -> End:
+    match error:
+        case Interrupted():
+            # Whether it was our worker who did that, only our worker knows.
+            return End(is_interrupted=True, told=told_of(error, heard))
+        case Snooze() if error.after_us is not None:
+            return End(snooze_us=error.after_us, reason=error.reason)
+        case Cancelled():
+            return End(is_cancelled=True, reason=error.reason)
+        case _:
+            return End(told=told_of(error, heard))
 
 
 def _written(value: Any) -> End:

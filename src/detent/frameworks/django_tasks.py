@@ -27,6 +27,7 @@ import msgspec
 from detent.app.detent import Detent
 from detent.app.waiting import moment
 from detent.engine.secrets import redacted
+from detent.errors import PackageMissing
 from detent.frameworks.django import url_of
 from detent.lifecycle.event import Event
 from detent.runtime.context import Context
@@ -37,11 +38,18 @@ __all__ = ["DetentBackend", "app_of"]
 
 def _tasks() -> str:
     """The package that brings tasks: Django itself since version 6."""
-    try:
-        import_module("django.tasks")
-    except ModuleNotFoundError:
-        return "django_tasks"
-    return "django.tasks"
+    for name in ("django.tasks", "django_tasks"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name not in (name, "django"):
+                raise
+        else:
+            return name
+    raise PackageMissing(
+        "Tasks come with Django 6, or with a package before it: pip install django-tasks",
+        package="django-tasks",
+    )
 
 
 _NAME: Final = _tasks()

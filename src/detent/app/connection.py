@@ -52,7 +52,9 @@ def keyring_of(url: str, environ: Mapping[str, str] = os.environ) -> Keyring:
 class Connection:
     """A bridge, and behind it an engine on a store. Nothing happens before the first question."""
 
-    def __init__(self, url: str | None = None, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, url: str | Callable[[], str] | None = None, clock: Callable[[], int] | None = None
+    ) -> None:
         self._url = url
         self._clock = clock
         self._opening: asyncio.Task[Engine] | None = None
@@ -70,8 +72,8 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """The address of the store."""
-        return url_of(self._url)
+        """The address of the store; one that a function tells is asked for whenever it is used."""
+        return url_of(self._url() if callable(self._url) else self._url)
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
@@ -105,13 +107,13 @@ class Connection:
     def secrets(self) -> Secrets:
         """Locks and unlocks secret arguments, in any thread, whether the store is open or not."""
         if self._secrets is None:
-            self._secrets = Secrets(keyring_of(url_of(self._url)))
+            self._secrets = Secrets(keyring_of(self.url))
         return self._secrets
 
     @property
     def is_memory(self) -> bool:
         """Whether the store is in memory, where nobody has transactions of their own."""
-        return url_of(self._url).startswith("memory:")
+        return self.url.startswith("memory:")
 
     @property
     def has_clock(self) -> bool:
@@ -156,7 +158,7 @@ class Connection:
         self._secrets = None
 
     async def _open(self) -> Engine:
-        store = stores.open(url_of(self._url), clock=self._clock)
+        store = stores.open(self.url, clock=self._clock)
         secrets, poster = self.secrets, Poster(Rules.of(os.environ))
         engine = Engine(await store.__aenter__(), secrets=secrets, poster=poster)
         self._ready = os.getpid(), engine

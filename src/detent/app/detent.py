@@ -55,14 +55,15 @@ class Detent:
     """Jobs, and the store they are kept in.
 
     Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
-    `detent.db` in the working directory. `actor` is who the history names as the one who enqueued
-    and cancelled. Options are those of every job that has no other word. Nothing is opened before
-    it is needed.
+    `detent.db` in the working directory. A function is asked for it whenever the store is opened,
+    for settings that may change after the app is made. `actor` is who the history names as the one
+    who enqueued and cancelled. Options are those of every job that has no other word. Nothing is
+    opened before it is needed.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Callable[[], str] | None = None,
         *,
         actor: str = "python",
         clock: Callable[[], int] | None = None,

@@ -1,10 +1,13 @@
 """Django: an app on one of its databases, whose jobs are enqueued in Django's transactions.
 
-    app = Detent(url_of("default"))
+    app = Detent(lambda: url_of("default"))
     mail.using(conn=django.db.connection).enqueue(order.pk)
 
 Inside `transaction.atomic()` the job appears when the outermost block commits, and is gone with
 what a rollback takes, as if it were a row of yours: there is no need for `on_commit`.
+
+The address is asked for late: tests of Django put other databases in the place of those that the
+settings name, and an app that was made before would go on with the real ones.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def url_of(alias: str = "default") -> str:
 def _file(alias: str, facts: Mapping[str, Any]) -> str:
     name = str(facts["NAME"])
     if ":memory:" in name or "mode=memory" in name:
-        why = "nobody else sees a database in memory; give it a file"
+        why = "nobody else sees a database in memory; give it a file, or use a Rig in tests"
         raise BadUrl(f"DATABASES[{alias!r}]: {why}", alias=alias, name=name)
     return f"sqlite://{Path(name).absolute()}"
 

@@ -16,7 +16,7 @@ from detent import Detent
 from detent.errors import BadOption
 from detent.frameworks.django import url_of
 from detent.stores import run_migrations
-from detent.testing import VirtualClock
+from detent.testing import Rig, VirtualClock
 from tests.frameworks import shop_tasks
 from tests.frameworks.shop_tasks import BACKEND, PACKAGE, Declined
 from tests.frameworks.test_django import facts_of, known
@@ -204,3 +204,21 @@ def test_options_that_cannot_be_are_refused(
     monkeypatch.setattr(PACKAGE.task_backends, "_connections", Local())
     with pytest.raises(BadOption, match=said):
         shop_tasks.tasks()
+
+
+def test_a_rig_runs_tasks_in_the_transaction_of_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alias = known(f"rigged {tmp_path}", facts_of("postgresql", tmp_path))
+    add = _kept_in(alias, monkeypatch)
+    with transaction.atomic(using=alias), Rig(add.get_backend().app) as rig:
+        before = connections[alias].connection
+        result = add.enqueue(1)
+        rig.drain()
+        result.refresh()
+        assert result.return_value == 2
+        # Around a run of a worker Django would have closed it, in the middle of the transaction.
+        assert connections[alias].connection is before
+        connections[alias].ensure_connection()
+        assert connections[alias].is_usable()
+    connections[alias].close()

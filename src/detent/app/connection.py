@@ -146,13 +146,14 @@ class Connection:
             self._limits.clear()
         self._limits |= new
 
-    def close(self) -> None:
+    def close(self, *, in_loop: bool = False) -> None:
         """Finish what was asked for and let go of the store; the next call opens it again.
 
-        A program may also just end: whatever it was answered is durable.
+        A program may also just end: whatever it was answered is durable. Where a loop runs it is
+        refused, unless somebody knows that this store is closed in no time.
         """
         if self._opening is not None:
-            self.bridge.run(self._close())
+            (self.bridge.wait if in_loop else self.bridge.run)(self._close())
         self.bridge.stop()
         # Whoever opens it again may have other keys by then.
         self._secrets = None

@@ -7,13 +7,13 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 from contextlib import closing
 
 import pytest
 
 from detent import Call, Context, Detent
 from detent.testing import Rig
+from tests.waiting import eventually
 
 app = Detent("nosuch:")
 
@@ -36,9 +36,8 @@ def outer() -> None:
 @app.job
 def stopped(ctx: Context) -> None:
     app.handle(ctx.job_id).cancel("that is enough")
-    while True:
-        ctx.check_cancelled()
-        time.sleep(0.01)
+    eventually(lambda: ctx.cancelled)
+    ctx.check_cancelled()
 
 
 @app.job
@@ -49,7 +48,7 @@ def interrupted() -> None:
 @app.job
 async def interrupted_later() -> None:
     os.kill(os.getpid(), signal.SIGINT)
-    await asyncio.sleep(60)
+    await asyncio.get_running_loop().create_future()
 
 
 @app.job

@@ -222,3 +222,22 @@ def test_a_rig_runs_tasks_in_the_transaction_of_a_test(
         connections[alias].ensure_connection()
         assert connections[alias].is_usable()
     connections[alias].close()
+
+
+def test_workers_serve_the_queues_of_tasks_and_of_the_settings(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BACKEND, "QUEUES", ["default", "mail", "slow"])
+    monkeypatch.setattr(PACKAGE.task_backends, "_connections", Local())
+    shop.app.jobs.clear()
+    plain = getattr(shop_tasks.add, "func", shop_tasks.add)
+    add = PACKAGE.task(backend="detent", queue_name="mail")(plain)
+    monkeypatch.setattr(shop_tasks, "add", add)
+
+    async def run() -> set[Any]:
+        results = [await one.aenqueue(1) for one in (add, add.using(queue_name="slow"))]
+        async with shop.app.working():
+            return {await shop.app.handle(one.id).aresult(timeout=30) for one in results}
+
+    assert asyncio.run(run()) == {2}
+    assert set(shop.app.queues) == {"default", "mail", "slow"}

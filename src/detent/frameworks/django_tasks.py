@@ -117,7 +117,14 @@ class DetentBackend(_Backend):  # type: ignore[misc]
         super().validate_task(task)
         with _registering:
             if task.module_path not in self.app.jobs:
-                self.app.job(name=task.module_path, retry=self._retry)(self._handler(task))
+                self._declare(task)
+
+    def _declare(self, task: Any) -> None:
+        """A job of its name. Workers serve its queue, and those that the settings name."""
+        name, queue = task.module_path, task.queue_name
+        self.app.job(name=name, queue=queue, retry=self._retry)(self._handler(task))
+        named = sorted(self.queues - set(self.app.other_queues))
+        self.app.other_queues.extend(named)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """The task as a job; durable as soon as Django's transaction is."""

@@ -13,7 +13,7 @@ from detent import Detent, stores  # noqa: E402
 from detent.frameworks.django import url_of  # noqa: E402
 
 stores.run_migrations(url_of("default"))
-app = Detent(url_of("default"))
+app = Detent(lambda: url_of("default"))
 
 
 @app.job

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+
+from detent.host import ECHO_S
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -35,3 +39,11 @@ def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENC
         assert time.monotonic() < deadline, f"in vain: {why or look}"
         threading.Event().wait(_PAUSE_S)
     return found
+
+
+def ended_by_another(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> int:
+    """Send a further signal, when it is not taken for an echo of the one before; the exit code."""
+    over = time.monotonic() + ECHO_S
+    eventually(lambda: time.monotonic() > over)
+    process.send_signal(number)
+    return process.wait(PATIENCE_S)

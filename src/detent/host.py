@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
+    "ECHO_S",
     "LINUX",
     "ask",
     "boot_id",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 LINUX: Final = sys.platform == "linux"
+ECHO_S: Final = 0.1
+"""A signal so soon after another is the same wish, told twice: Ctrl-C reaches everybody in a
+terminal, and parents that hear it (`timeout`, runners of scripts and Procfiles) tell us too."""
 _PROC: Final = Path("/proc")
 _FIRST_PID_NAMESPACE: Final = "pid:[4026531836]"
 """The number that every kernel gives to the namespace of the whole machine."""

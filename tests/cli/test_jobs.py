@@ -213,6 +213,7 @@ def test_what_is_refused_ends_with_1_and_says_why(desk: Desk) -> None:
         ("accepted", None),
         ("refused", "unknown_job"),
     ]
+    assert done.data["jobs"][2]["message"].startswith("there is no job nowhere")
     again = desk.said("jobs", "hold", desk.push())
     assert "accepted" in again
 

@@ -11,7 +11,7 @@ import pytest
 from detent.engine.processes import process_of
 from detent.host import is_alive
 from tests.fleet.yard import Yard
-from tests.waiting import eventually
+from tests.waiting import ended_by_another, eventually
 
 BOTH = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 
@@ -99,14 +99,26 @@ def test_a_drain_lets_jobs_finish_and_gives_the_others_back(yard: Yard) -> None:
 
 
 @pytest.mark.slow
+def test_ctrl_c_that_a_parent_passes_on_is_one_signal(yard: Yard) -> None:
+    job = yard.enqueue("until", "soon")
+    fleet = yard.start("--grace", "1h")
+    eventually(lambda: yard.begun("soon"))
+    fleet.send_signal(signal.SIGINT)
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    yard.let_go("soon")
+    assert fleet.wait(30) == 0, yard.log(fleet)
+    assert job.result(timeout=1) == "first"
+
+
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait(yard: Yard) -> None:
     job = yard.enqueue("stubborn", "wall")
     fleet = yard.start("--grace", "1h")
     eventually(lambda: yard.begun("wall"))
     fleet.send_signal(signal.SIGTERM)
     eventually(lambda: yard.states() == {"worker-1": "Stopping"})
-    fleet.send_signal(signal.SIGTERM)
-    assert fleet.wait(30) == 1
+    assert ended_by_another(fleet) == 1
     assert yard.processes() == []
     assert job.status().state in ("active", "available")
 

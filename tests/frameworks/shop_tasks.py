@@ -27,7 +27,7 @@ BACKEND = {
 }
 PACKAGE.task_backends.settings["detent"] = BACKEND
 
-from detent import Detent  # noqa: E402
+from detent import Detent, Snooze  # noqa: E402
 
 app: Detent = Detent("memory:")
 """Every test puts one of its own here, before the tasks are asked for."""
@@ -54,11 +54,17 @@ def told(context: Any, a: int) -> list[Any]:
     return [context.attempt, context.task_result.id, a]
 
 
+def naps(context: Any, a: int) -> int:
+    if context.attempt == 1:
+        raise Snooze(0)
+    return a
+
+
 def tasks() -> tuple[Any, ...]:
     """The tasks, known to the app of the moment under the names that Django finds them by."""
     made = []
-    for function in (add, slow, fails, told):
-        takes = function.__name__.startswith("told")
+    for function in (add, slow, fails, told, naps):
+        takes = function.__name__ in ("told", "naps")
         plain = getattr(function, "func", function)
         made.append(PACKAGE.task(backend="detent", takes_context=takes)(plain))
     return tuple(made)

@@ -86,6 +86,12 @@ SERVER = {"ENGINE": "django.db.backends.postgresql", "NAME": "my shop"}
             {"HOST": "/run/pg", "PORT": 5433, "OPTIONS": {"sslmode": "require"}},
             "postgresql:///my%20shop?sslmode=require&host=%2Frun%2Fpg&port=5433",
         ),
+        ({"HOST": "::1", "PORT": 5433}, "postgresql://[::1]:5433/my%20shop"),
+        (
+            {"HOST": "db", "OPTIONS": {"sslmode": "verify-full", "sslrootcert": "/etc/ca.pem"}},
+            "postgresql://db/my%20shop?sslmode=verify-full&sslrootcert=%2Fetc%2Fca.pem",
+        ),
+        ({"OPTIONS": {"service": "shop", "pool": True}}, "postgresql:///my%20shop?service=shop"),
     ],
 )
 def test_the_address_says_what_the_settings_say(more: dict[str, Any], url: str) -> None:
@@ -104,5 +110,7 @@ def test_a_database_that_cannot_be_a_store_is_refused(
 ) -> None:
     alias = known("impossible", {"ENGINE": "django.db.backends.sqlite3", "NAME": "x"})
     monkeypatch.setattr(connections[alias], "settings_dict", facts)
+    vendor = str(facts["ENGINE"]).rpartition(".")[2].removesuffix("3")
+    monkeypatch.setattr(connections[alias], "vendor", vendor)
     with pytest.raises(BadUrl):
         url_of(alias)

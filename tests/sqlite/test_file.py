@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,15 @@ def test_only_the_owner_may_open_what_we_make(tmp_path: Path) -> None:
         assert asyncio.run(modes()) == {0o600}
     finally:
         os.umask(before)
+
+
+def test_who_opens_a_store_waits_for_nobodys_open_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "detent.db"
+    opened(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as shop:
+        shop.execute("BEGIN IMMEDIATE")
+        opened(path)  # it raised StoreBusy after five seconds
+        shop.execute("ROLLBACK")
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -41,3 +44,14 @@ def test_a_name_that_is_no_app_says_so(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*names no Detent app*"])
+
+
+def test_a_project_that_has_no_jobs_does_not_wait_for_us() -> None:
+    """pytest reads the plugin of every package that is installed."""
+    program = (
+        "import sys, pytest; known = set(sys.modules); import detent.testing.plugin;"
+        " print(*sorted(set(sys.modules) - known))"
+    )
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    assert said.stdout.split() == ["detent", "detent.testing", "detent.testing.plugin"]

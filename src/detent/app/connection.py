@@ -17,7 +17,7 @@ from detent.engine.keyring import Keyring, new_key
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
 from detent.errors import NoStore
-from detent.runtime.bridge import Bridge
+from detent.runtime.bridge import Bridge, need_no_loop
 from detent.stores.api import Limit, LimitKind, LimitRow
 
 __all__ = ["DEFAULT_URL", "REMOTE", "STORE_NAMES", "Connection", "keyring_of", "told_url", "url_of"]
@@ -52,7 +52,9 @@ def keyring_of(url: str, environ: Mapping[str, str] = os.environ) -> Keyring:
 class Connection:
     """A bridge, and behind it an engine on a store. Nothing happens before the first question."""
 
-    def __init__(self, url: str | None = None, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, url: str | Callable[[], str] | None = None, clock: Callable[[], int] | None = None
+    ) -> None:
         self._url = url
         self._clock = clock
         self._opening: asyncio.Task[Engine] | None = None
@@ -70,8 +72,8 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """The address of the store."""
-        return url_of(self._url)
+        """The address of the store; one that a function tells is asked for whenever it is used."""
+        return url_of(self._url() if callable(self._url) else self._url)
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""
@@ -105,13 +107,13 @@ class Connection:
     def secrets(self) -> Secrets:
         """Locks and unlocks secret arguments, in any thread, whether the store is open or not."""
         if self._secrets is None:
-            self._secrets = Secrets(keyring_of(url_of(self._url)))
+            self._secrets = Secrets(keyring_of(self.url))
         return self._secrets
 
     @property
     def is_memory(self) -> bool:
         """Whether the store is in memory, where nobody has transactions of their own."""
-        return url_of(self._url).startswith("memory:")
+        return self.url.startswith("memory:")
 
     @property
     def has_clock(self) -> bool:
@@ -144,20 +146,23 @@ class Connection:
             self._limits.clear()
         self._limits |= new
 
-    def close(self) -> None:
+    def close(self, *, in_loop: bool = False) -> None:
         """Finish what was asked for and let go of the store; the next call opens it again.
 
-        A program may also just end: whatever it was answered is durable.
+        A program may also just end: whatever it was answered is durable. Where a loop runs it is
+        refused, unless somebody knows that this store is closed in no time.
         """
         if self._opening is not None:
-            self.bridge.rest()
-            self.bridge.run(self._close())
+            if not in_loop:
+                need_no_loop()
+                self.bridge.rest()
+            self.bridge.wait(self._close())
         self.bridge.stop()
         # Whoever opens it again may have other keys by then.
         self._secrets = None
 
     async def _open(self) -> Engine:
-        store = stores.open(url_of(self._url), clock=self._clock)
+        store = stores.open(self.url, clock=self._clock)
         secrets, poster = self.secrets, Poster(Rules.of(os.environ))
         engine = Engine(await store.__aenter__(), secrets=secrets, poster=poster)
         self._ready = os.getpid(), engine

@@ -55,14 +55,15 @@ class Detent:
     """Jobs, and the store they are kept in.
 
     Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
-    `detent.db` in the working directory. `actor` is who the history names as the one who enqueued
-    and cancelled. Options are those of every job that has no other word. Nothing is opened before
-    it is needed.
+    `detent.db` in the working directory. A function is asked for it whenever the store is opened,
+    for settings that may change after the app is made. `actor` is who the history names as the one
+    who enqueued and cancelled. Options are those of every job that has no other word. Nothing is
+    opened before it is needed.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Callable[[], str] | None = None,
         *,
         actor: str = "python",
         clock: Callable[[], int] | None = None,
@@ -74,6 +75,8 @@ class Detent:
         self.engine_types: dict[str, Any] = {}
         """The JSON Schemas of payloads, by job type; engines run these jobs, and we do not."""
         self.job = Declare(self, cast("JobOptions", options))
+        self.other_queues: list[str] = []
+        """Queues that no job is declared on and that its workers serve all the same."""
         self.listening = Listening()
         self.calls: Arounds[Call[Any]] = Arounds()
         """What is done around every enqueue."""
@@ -95,9 +98,9 @@ class Detent:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that its jobs name, in the order they were declared."""
-        named = (job.options.get("queue") for job in self.jobs.values())
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        """The queues that its jobs name, in the order they were declared, and other ones."""
+        named = [job.options.get("queue") for job in self.jobs.values()]
+        return tuple(dict.fromkeys(name for name in (*named, *self.other_queues) if name))
 
     def move_to(self, url: str | None) -> None:
         """Use another store than the program names; nothing may have been opened yet."""

@@ -32,6 +32,7 @@ from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.office import Office
 from detent.runtime.running import Runner
 from detent.runtime.spanning import traced
+from detent.runtime.supervisor.signals import Act, Taps
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker
 from detent.stores.api import Fair, Store, Who, WorkerRow
@@ -266,14 +267,14 @@ async def work(app: Detent, options: WorkingOptions) -> None:
 
 async def work_until_told(app: Detent, options: WorkingOptions) -> None:
     """The same until the process is asked to end; asked twice, it does not wait any longer."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop, asked, taps = asyncio.get_running_loop(), asyncio.Event(), Taps()
     async with Working(app, options) as working:
 
-        def ask() -> None:
-            if asked.is_set():
+        def ask(number: int) -> None:
+            if taps.tap(number, loop.time()) is Act.FORCE:
                 loop.create_task(working.hasten(0.0))
             asked.set()
 
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, ask)
+            loop.add_signal_handler(number, ask, number)
         await asked.wait()

@@ -21,7 +21,9 @@ from detent.engine.engine import Engine
 from detent.engine.enqueueing import Clash, Enqueued
 from detent.engine.telling import counted
 from detent.engine.verbs import Rerun, RunNow, Verb
+from detent.errors import UnknownJob
 from detent.lifecycle import job as j
+from detent.lifecycle.machine import Refusal
 
 __all__ = ["ACTING"]
 
@@ -167,7 +169,14 @@ def _told(name: str, given: Given) -> dict[str, Any]:
         case Clash(what=what, by=job):
             return {**_word(name, "refused", f"{job.id} is in the way"), "code": what}
         case refusal:
-            return {**_word(name, "refused", refusal.message), "code": refusal.code}
+            return {**_word(name, "refused", _why(name, refusal)), "code": refusal.code}
+
+
+def _why(name: str, refusal: Refusal) -> str:
+    """What the rules say; about a job that is not there they have little to say."""
+    if refusal.code != UnknownJob.code:
+        return refusal.message
+    return f"there is no job {name}: another store, another tenant, or it was forgotten"
 
 
 def _word(name: str, word: str, message: str) -> dict[str, Any]:

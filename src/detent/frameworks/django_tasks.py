@@ -18,18 +18,22 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypedDict, cast
 
 import msgspec
 
+from detent.app.checking import need
 from detent.app.detent import Detent
+from detent.app.options import need_known
 from detent.app.waiting import moment
 from detent.engine.secrets import redacted
+from detent.errors import PackageMissing
 from detent.frameworks.django import url_of
 from detent.lifecycle.event import Event
 from detent.runtime.context import Context
+from detent.runtime.outcomes import Discard, Snooze
 from detent.stores.api import Failure, Stored
 
 __all__ = ["DetentBackend", "app_of"]
@@ -37,11 +41,18 @@ __all__ = ["DetentBackend", "app_of"]
 
 def _tasks() -> str:
     """The package that brings tasks: Django itself since version 6."""
-    try:
-        import_module("django.tasks")
-    except ModuleNotFoundError:
-        return "django_tasks"
-    return "django.tasks"
+    for name in ("django.tasks", "django_tasks"):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name not in (name, "django"):
+                raise
+        else:
+            return name
+    raise PackageMissing(
+        "Tasks come with Django 6, or with a package before it: pip install django-tasks",
+        package="django-tasks",
+    )
 
 
 _NAME: Final = _tasks()
@@ -58,7 +69,8 @@ _registering = threading.Lock()
 
 @cache
 def _own_app(database: str) -> Detent:
-    return Detent(url_of(database), actor="django")
+    # Tests of Django put another database in its place, after tasks have been imported.
+    return Detent(partial(url_of, database), actor="django")
 
 
 def app_of(alias: str = "default") -> Detent:
@@ -66,6 +78,14 @@ def app_of(alias: str = "default") -> Detent:
     import_module("django.utils.module_loading").autodiscover_modules("tasks")
     app: Detent = import_module(_NAME).task_backends[alias].app
     return app
+
+
+class Options(TypedDict, total=False):
+    """What `OPTIONS` of a backend may say."""
+
+    database: str | None
+    app: str
+    retry: int
 
 
 class DetentBackend(_Backend):  # type: ignore[misc]
@@ -78,6 +98,7 @@ class DetentBackend(_Backend):  # type: ignore[misc]
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
+        need_known(self.options, Options)
         self._database: str | None = self.options.get("database", "default")
         self._retry: int = self.options.get("retry", 0)
 
@@ -87,15 +108,23 @@ class DetentBackend(_Backend):  # type: ignore[misc]
         path = self.options.get("app")
         if path is None:
             return _own_app(self._database or "default")
-        app: Detent = import_module("django.utils.module_loading").import_string(path)
-        return app
+        app: Any = import_module("django.utils.module_loading").import_string(path)
+        need("app", path, isinstance(app, Detent), "the path of a Detent")
+        return cast("Detent", app)
 
     def validate_task(self, task: Any) -> None:
         """Refuse what cannot be run; whatever can is known to the app from now on."""
         super().validate_task(task)
         with _registering:
             if task.module_path not in self.app.jobs:
-                self.app.job(name=task.module_path, retry=self._retry)(self._handler(task))
+                self._declare(task)
+
+    def _declare(self, task: Any) -> None:
+        """A job of its name. Workers serve its queue, and those that the settings name."""
+        name, queue = task.module_path, task.queue_name
+        self.app.job(name=name, queue=queue, retry=self._retry)(self._handler(task))
+        named = sorted(self.queues - set(self.app.other_queues))
+        self.app.other_queues.extend(named)
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """The task as a job; durable as soon as Django's transaction is."""
@@ -187,8 +216,10 @@ class DetentBackend(_Backend):  # type: ignore[misc]
         first = (_base.TaskContext(task_result=result),) if task.takes_context else ()
         try:
             yield result, first
+        except Snooze:
+            raise
         except BaseException as error:
-            if ctx.attempt > self._retry:
+            if ctx.attempt > self._retry or isinstance(error, Discard):
                 self._finish(result, "FAILED", [_error_in(error)])
             raise
         self._finish(result, "SUCCESSFUL", [])
@@ -239,9 +270,15 @@ def _aware(at: Any) -> Any:
 @contextmanager
 def _fresh_connections() -> Iterator[None]:
     """What a request has too: connections that are too old are not used, and not kept."""
-    close = import_module("django.db").close_old_connections
-    close()
+    _close_old()
     try:
         yield
     finally:
-        close()
+        _close_old()
+
+
+def _close_old() -> None:
+    """A rig runs tasks in the thread of a test, whose transaction must outlive them."""
+    for connection in import_module("django.db").connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()

@@ -139,6 +139,14 @@ class Bridge:
         """The outcome, waited for; refused where a loop runs, because that would stand still."""
         try:
             need_no_loop()
+        except InsideLoop:
+            work.close()
+            raise
+        return self.wait(work)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same also where a loop runs: for what takes no time, as a look into memory does."""
+        try:
             with self._lock:
                 future = asyncio.run_coroutine_threadsafe(work, self._running().loop)
         except BaseException:

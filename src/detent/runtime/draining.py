@@ -21,7 +21,7 @@ from detent.runtime.context import Context
 from detent.runtime.executors.api import Ended, Executor, settle
 from detent.runtime.executors.means import Kind
 from detent.runtime.executors.tasks import AsyncExecutor
-from detent.runtime.executors.threads import ThreadExecutor
+from detent.runtime.executors.threads import Hand, ThreadExecutor
 from detent.runtime.middleware import Arounds
 from detent.runtime.reporting import Reporter
 from detent.runtime.running import Flight, Moment, Runner
@@ -58,6 +58,8 @@ class Drain:
         self.worker = f"drain-{engine.identity.id()}"
         self._by = By(Actor.WORKER, self.worker)
         self._around = around or Arounds()
+        self.hand: Hand | None = None
+        """Who calls plain functions, if that is not to be a thread of its own."""
         self._flights: dict[Key, Flight] = {}
         process, now = here(), engine.store.now()
         self._who = Who(
@@ -76,7 +78,7 @@ class Drain:
     async def run(self) -> list[str]:
         """The ids of the jobs that were run, in order; one that was run twice is there twice."""
         ran: list[str] = []
-        threads = ThreadExecutor(1)
+        threads = ThreadExecutor(1, self.hand)
         executors: dict[Kind, Executor] = {Kind.ASYNC: AsyncExecutor(), Kind.THREAD: threads}
         runner = Runner(self._engine, self._bridge, self._handlers, self._by, executors)
         runner.around = self._around

@@ -39,6 +39,8 @@ _ALSO = {
     **{f"postgresql+{driver}": "postgresql" for driver in ("asyncpg", "psycopg", "psycopg2")},
 }
 """What hosts and SQLAlchemy write for it: their addresses can be handed over as they are."""
+_EXTRAS = {"asyncpg": "postgres"}
+"""Which extra of ours brings a driver that not everybody needs."""
 
 
 def open(  # noqa: A001
@@ -85,7 +87,18 @@ def _module(url: str) -> ModuleType:
     name = _ALSO.get(scheme, scheme)
     if not colon or name not in SCHEMES:
         raise _unknown(scheme if colon else url)
-    return import_module(SCHEMES[name])
+    try:
+        return import_module(SCHEMES[name])
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRAS:
+            raise
+        raise _not_installed(name, missing.name) from None
+
+
+def _not_installed(scheme: str, package: str) -> errors.PackageMissing:
+    wanted = f"pip install 'detent[{_EXTRAS[package]}]'"
+    what = f"A store at {scheme}: needs the package {package}, which is not installed: {wanted}"
+    return errors.PackageMissing(what, package=package, scheme=scheme)
 
 
 def _unknown(scheme: str) -> errors.BadUrl:

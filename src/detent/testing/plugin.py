@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import pytest
 
-from detent.app.detent import Detent
-from detent.testing.rig import Rig
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
+    from detent.testing.rig import Rig
 
 __all__ = ["pytest_addoption", "rig"]
 
@@ -25,11 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def rig(pytestconfig: pytest.Config) -> Iterator[Rig]:
     """The app on a store in memory, with a virtual clock; a new app if none is configured."""
+    from detent.testing.rig import Rig  # noqa: PLC0415 - most tests need nothing of it
+
     with Rig(_app(str(pytestconfig.getini("detent_app")))) as rig:
         yield rig
 
 
 def _app(where: str) -> Detent | None:
+    from detent.app.detent import Detent  # noqa: PLC0415
+
     if not where:
         return None
     module, _, name = where.partition(":")

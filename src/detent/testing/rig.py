@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,7 +19,10 @@ from detent.engine.secrets import Owner, redacted
 from detent.lifecycle.job.table import TIMED
 from detent.runtime.bridge import need_no_loop
 from detent.runtime.draining import Drain
+from detent.runtime.executors.caller import CallersThread
+from detent.runtime.executors.threads import Hand
 from detent.runtime.running import Moment
+from detent.runtime.spanning import traced
 from detent.stores.api import Stored, WorkerRow
 from detent.stores.select import Filter, Page
 from detent.testing.clock import VirtualClock
@@ -56,7 +58,7 @@ class Rig:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        self.app.connection.close()
+        self.app.connection.close(in_loop=True)
         self.app.connection = self._real
 
     def drain(self, *, advance: bool = False, crash: Moment | str | None = None) -> list[str]:
@@ -65,22 +67,29 @@ class Rig:
         With `advance` the clock is moved to the next moment at which something is due, until
         nothing is left that time could bring to jobs that there are; schedules never end, so for
         their slots move the clock yourself. With `crash` the worker dies at that moment of its
-        first job, and `Crashed` is raised.
+        first job, and `Crashed` is raised. Handlers run in the thread of the test.
         """
         need_no_loop()
-        return asyncio.run(self.adrain(advance=advance, crash=crash))
+        here = CallersThread()
+        return here.run(self._drained(advance, crash, here))
 
     async def adrain(
         self, *, advance: bool = False, crash: Moment | str | None = None
     ) -> list[str]:
-        """The same in the running loop; asynchronous handlers run in it."""
+        """The same in the running loop; asynchronous handlers run in it, plain ones in a thread."""
+        return await self._drained(advance, crash, None)
+
+    async def _drained(
+        self, advance: bool, crash: Moment | str | None, hand: Hand | None
+    ) -> list[str]:
         engine = await self.app.bridge.reach(self.app.engine())
         await self.app.schedules.aput()
         await self.app.bridge.reach(self._bury(engine))
         ran: list[str] = []
         while len(ran) < RUNS_MAX:
             app, dying = self.app, _dying(crash)
-            drain = Drain(engine, app.bridge, app.handlers, dying, around=app.runs)
+            drain = Drain(engine, app.bridge, app.handlers, dying, around=traced(app.runs))
+            drain.hand = hand
             try:
                 ran += await drain.run()
             except Crashed:
@@ -98,9 +107,15 @@ class Rig:
         self.drain()
         return handle.result(timeout=0)
 
+    async def arun(self, call: Call[R]) -> R:
+        """The same in the running loop."""
+        [handle] = await self.app.aenqueue_calls(need_calls([call]), None)
+        await self.adrain()
+        return await handle.aresult(timeout=0)
+
     def enqueued(self) -> list[Stored]:
         """Every job there is, oldest first, with its record and what it is about."""
-        return self.app.bridge.run(self._all())
+        return self.app.bridge.wait(self._all())
 
     def assert_enqueued(self, call: Call[Any], *, count: int | None = None) -> list[Handle[Any]]:
         """Fail unless there is such a job: of that type, with those arguments.
@@ -124,7 +139,7 @@ class Rig:
 
     def _opened(self, stored: Stored) -> Stored:
         """The same with its secrets, as its handler would get it."""
-        return self.app.bridge.run(self._open(stored))
+        return self.app.bridge.wait(self._open(stored))
 
     async def _open(self, stored: Stored) -> Stored:
         job, body = stored.job, stored.body

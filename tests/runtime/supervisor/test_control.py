@@ -25,6 +25,8 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
         (Rules(), [(INT, 0), (INT, 1)], "cancel force"),
         (Rules(), [(TERM, 0), (INT, 1)], "cancel force"),
         (Rules(), [(TERM, 0), (TERM, 600)], "cancel force"),
+        # The terminal and a parent have told it both; a person takes longer.
+        (Rules(), [(INT, 0), (TERM, 0.02), (INT, 0.2)], "cancel ignore force"),
         (Rules(force_after=2), [(TERM, 0), (INT, 9), (INT, 60)], "cancel ignore force"),
         (Rules(force_after=0), [(INT, 0), (INT, 1), (INT, 2)], "cancel ignore ignore"),
         (
@@ -79,7 +81,7 @@ async def test_force_kills_before_it_leaves() -> None:
         left.set()
 
     numbers = Numbers()
-    signals = Signals(force=force, metrics=numbers, leave=leave)
+    signals = Signals(Rules(echo_s=0), force=force, metrics=numbers, leave=leave)
     signals.heard(INT)
     signals.heard(INT)
     await asyncio.wait_for(left.wait(), 10)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from detent.runtime.context import Context
 from detent.runtime.ending import Raised
@@ -19,7 +19,19 @@ from detent.runtime.executors.copies import original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
 
-__all__ = ["ThreadExecutor"]
+__all__ = ["Hand", "ThreadExecutor"]
+
+
+class Hand(Protocol):
+    """What does one thing at a time, elsewhere."""
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Do it, when what was asked for before is done."""
+        ...
+
+    def end(self) -> None:
+        """Nothing more will be asked for."""
+        ...
 
 
 class _Thread:
@@ -43,13 +55,16 @@ class _Thread:
 
 
 class ThreadExecutor:
-    """Threads of its own, so many at most; one that is given up is replaced when it is needed."""
+    """Threads of its own, so many at most; one that is given up is replaced when it is needed.
+
+    `first` is one that there is already.
+    """
 
     kind = Kind.THREAD
 
-    def __init__(self, most: int = 32) -> None:
+    def __init__(self, most: int = 32, first: Hand | None = None) -> None:
         self._free = asyncio.Semaphore(most)
-        self._idle: list[_Thread] = []
+        self._idle: list[Hand] = [] if first is None else [first]
         self._ends: dict[Run, asyncio.Future[Ended]] = {}
         self._made = 0
         self._abandoned = 0
@@ -136,11 +151,11 @@ class ThreadExecutor:
         self._idle.append(thread)
         return ended
 
-    def _new(self) -> _Thread:
+    def _new(self) -> Hand:
         self._made += 1
         return _Thread(f"detent-job-{self._made}")
 
-    def _abandon(self, thread: _Thread, loop: asyncio.AbstractEventLoop) -> None:
+    def _abandon(self, thread: Hand, loop: asyncio.AbstractEventLoop) -> None:
         self._abandoned += 1
 
         def back() -> None:
@@ -173,6 +188,13 @@ def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> 
         with around.here(ctx):
             ended = Returned(call())
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and _is_main():
+            # It ran in the thread of whoever waits for it, and they have pressed Ctrl-C.
+            raise
         # As a value: a future takes neither StopIteration nor what would end this process.
         return original(pid, Raised(error))
     return original(pid, ended)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import DetentError
+from detent.host import ECHO_S
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
@@ -56,6 +58,8 @@ class Rules(msgspec.Struct, frozen=True):
     """How many signals force the end; 0 never does. A pause longer than `gap_s` counts anew, but
     not once the end was asked for: from then on every further signal counts.
 
+    What comes within `echo_s` after another is the same wish, told twice.
+
     Without `cancel_on_interrupt` an interrupt only counts; it is for programs that use Ctrl-C for
     something else.
     """
@@ -63,6 +67,7 @@ class Rules(msgspec.Struct, frozen=True):
     force_after: int = 1
     cancel_on_interrupt: bool = True
     gap_s: float = 5.0
+    echo_s: float = ECHO_S
 
 
 class Taps:
@@ -76,8 +81,10 @@ class Taps:
 
     def tap(self, number: int, now: float) -> Act:
         """What this signal calls for, at this moment of the monotonic clock."""
-        is_late = self._last is not None and now - self._last > self.rules.gap_s
-        if is_late and not self.is_cancelled:
+        since = math.inf if self._last is None else now - self._last
+        if since < self.rules.echo_s:
+            return Act.IGNORE
+        if since > self.rules.gap_s and not self.is_cancelled:
             self._count = 0
         self._last = now
         self._count += 1

@@ -44,7 +44,10 @@ def translated(error: sqlite3.Error) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreFull("The disk is full; nothing was committed. Free some space, try again")
     if is_busy(error):
-        return StoreBusy("Another program holds a write transaction on the file for too long")
+        return StoreBusy(
+            "A write transaction holds the file for too long: one of another program, or one that"
+            " this program itself has open; end it first, or take part in it with conn=..."
+        )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
         return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
     if code == sqlite3.SQLITE_INTERRUPT:

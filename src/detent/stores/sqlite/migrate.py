@@ -50,8 +50,11 @@ def run_migrations(url: str) -> Sequence[Migration]:
 
 def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) -> list[Migration]:
     """Check and migrate in one transaction; the caller has its turn, so only one process does."""
-    connection.execute(SQL["begin"])
     try:
+        if not missing(MIGRATIONS, _versions(connection)):
+            # Whoever only looks is not to wait for somebody's open transaction on the file.
+            return []
+        connection.execute(SQL["begin"])
         done = _advance(connection, migrate)
         connection.execute(SQL["commit"])
     except sqlite3.OperationalError as error:

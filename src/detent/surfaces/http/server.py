@@ -6,13 +6,16 @@ import asyncio
 import gc
 import ipaddress
 import logging
+import math
 import socket
+import time
 from types import FrameType
 
 import msgspec
 import uvicorn
 
 from detent.errors import OpenToAll
+from detent.host import ECHO_S
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.fitting import connections
 
@@ -53,6 +56,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._work: asyncio.Task[None] | None = None
+        self._asked_at = -math.inf
 
     async def _serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._work = asyncio.current_task()
@@ -69,6 +73,10 @@ class _Server(uvicorn.Server):
 
         Who has not begun yet has nothing to finish.
         """
+        now = time.monotonic()
+        if now - self._asked_at < ECHO_S:
+            return
+        self._asked_at = now
         self._app.service.begin_stop()
         self.force_exit = self.should_exit
         self.should_exit = True

@@ -25,6 +25,7 @@ from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.births import Births
 from detent.stores.bounds import need_size
+from detent.stores.pieces import walked
 from detent.stores.postgres import (
     address,
     bearing,
@@ -344,7 +345,7 @@ class PostgresStore(Alike[_Open]):
         return await self._run(reading.get, keys)
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        return await self._run(reading.find, chosen, page)
+        return await walked(lambda part: self._run(reading.find, chosen, part), page)
 
     async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
         return await self._run(reading.flows, keys)

@@ -9,7 +9,7 @@ SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
 SELECT j.id, j.seq FROM detent_jobs AS j
-WHERE j.tenant = :tenant AND j.id < :below
+WHERE j.tenant = :tenant AND j.id < :below AND j.id >= :beyond
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)
     AND (:type IS NULL OR j.type = :type)
@@ -18,6 +18,22 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
 ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_held
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_holding
+WHERE j.lease IS NOT NULL AND j.tenant = :tenant AND j.id < :below
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: beyond
+-- The last of the next so many jobs, if there are more than that.
+SELECT id FROM detent_jobs WHERE tenant = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
 
 -- name: found_rare
 SELECT j.id, j.seq FROM detent_jobs AS j

@@ -10,6 +10,7 @@ from detent.lifecycle.retry import RetryPolicy
 from detent.stores.postgres import migrate
 from detent.stores.postgres.statements import MIGRATIONS
 from detent.stores.select import Filter
+from tests.cli.commands import detent
 from tests.contract.world import World
 from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
@@ -72,6 +73,17 @@ def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
         assert await world.claim_ids() == ["plain", "rich"]
 
     in_world(url, read)
+
+
+def test_whoever_migrates_is_told_first_how_long_it_takes(url: str) -> None:
+    """In a new database everything is quick, and nothing is said."""
+    new = detent("migrate", "--store", databases().empty())
+    assert (new.code, new.complained) == (0, "")
+    asked = detent("migrate", "--store", url, "--check")
+    assert "(needs code 11 or newer; takes about half a minute per million jobs" in asked.said
+    run = detent("migrate", "--store", url)
+    assert run.code == 0
+    assert run.complained.startswith("0011_bodies takes about half a minute per million jobs")
 
 
 def test_a_row_that_is_no_job_is_refused(url: str) -> None:

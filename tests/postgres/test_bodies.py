@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg import sql as words
 
 from detent import stores
 from detent.lifecycle.retry import RetryPolicy
@@ -73,6 +74,23 @@ def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
         assert await world.claim_ids() == ["plain", "rich"]
 
     in_world(url, read)
+
+
+_MANY = """
+    INSERT INTO detent.jobs SELECT (jsonb_populate_record(j, jsonb_build_object('id', n))).*
+    FROM detent.jobs AS j CROSS JOIN generate_series(1, 20000) AS n WHERE j.id = 'plain';
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta)
+    SELECT b.tenant, n, b.type, b.payload, b.meta
+    FROM detent.bodies AS b CROSS JOIN generate_series(1, 20000) AS n WHERE b.id = 'plain'
+"""
+
+
+def test_a_migration_takes_as_long_as_it_takes_whatever_the_server_allows(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as one:
+        one.execute(_MANY)
+        asked = words.SQL("ALTER DATABASE {} SET statement_timeout = 200")
+        one.execute(asked.format(words.Identifier(one.info.dbname)))
+    assert [one.version for one in stores.run_migrations(url)] == [_LAST + 1]
 
 
 def test_whoever_migrates_is_told_first_how_long_it_takes(url: str) -> None:

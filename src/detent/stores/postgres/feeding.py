@@ -43,6 +43,7 @@ async def sequence(connection: Connection, what: Literal["events", "lines"] = "e
             # Either somebody was faster, or these tables came from a server that had counted
             # further: then the next statement does its work, and otherwise it does nothing.
             async with connection.transaction():
+                await connection.fetch("take_your_time")
                 await connection.run(f"restored_{what}", _RESTORE_S)
 
 

@@ -70,6 +70,7 @@ async def _advance(connection: Connection, watch: Watch = lambda _: None) -> lis
         await connection.fetch("lock_timeout", milliseconds="0")
         await connection.fetch("migration_lock")
         await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
+        await connection.fetch("take_your_time")
         done = await _pending(connection)
         for migration in done:
             watch(migration)

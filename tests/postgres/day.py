@@ -156,6 +156,7 @@ async def _read(world: World, url: str) -> None:
     await store.find(Filter(tenant=""), Page(10, ("", "job-00001000")))
     await store.find(Filter(tenant="zz"), PAGE)
     await store.find(Filter(tenant="", state="cancelled"), PAGE)
+    await store.find(Filter(tenant="", state="available", held=True), PAGE)
     await store.find_workflows("", None, PAGE)
     await store.history(key_of(one))
     await store.histories([key_of(one)])

@@ -59,7 +59,7 @@ def url() -> str:
 
 
 def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
-    assert [one.version for one in stores.run_migrations(url)] == [_LAST + 1]
+    assert stores.run_migrations(url)[0].version == _LAST + 1
 
     async def read(world: World) -> None:
         plain, rich = await world.store.get([("", "plain"), ("", "rich")])
@@ -90,7 +90,7 @@ def test_a_migration_takes_as_long_as_it_takes_whatever_the_server_allows(url: s
         one.execute(_MANY)
         asked = words.SQL("ALTER DATABASE {} SET statement_timeout = 200")
         one.execute(asked.format(words.Identifier(one.info.dbname)))
-    assert [one.version for one in stores.run_migrations(url)] == [_LAST + 1]
+    assert stores.run_migrations(url)[0].version == _LAST + 1
 
 
 def test_whoever_migrates_is_told_first_how_long_it_takes(url: str) -> None:

@@ -65,7 +65,7 @@ HOT = {
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "tallies_folded"),
     # reading
     *("history", "histories", "feed", "sequence_events", "sequence_lines", "held_by", "found"),
-    *("found_rare", "found_workflows"),
+    *("found_rare", "found_on_hold", "found_workflows"),
     *("found_held", "found_in_workflow", "found_tagged", "over", "logs", "log_tail", "limits"),
 }
 _KEYED = """

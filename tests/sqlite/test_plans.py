@@ -82,7 +82,7 @@ HOT = (
     *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
     *("found_workflows", "next_flow_tenant"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
-    *("found_held", "beyond"),
+    *("found_held", "found_on_hold", "beyond"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
 # What a recursive statement has found so far is no table, and neither is what it is given as JSON.

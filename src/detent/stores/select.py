@@ -19,6 +19,7 @@ class Filter(msgspec.Struct, frozen=True):
     tag: str | None = None
     workflow: str | None = None
     step: str | None = None
+    held: bool | None = None
 
 
 class Page(msgspec.Struct, frozen=True):

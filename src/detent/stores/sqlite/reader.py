@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job import Gate, Lease
-from detent.lifecycle.job.table import IN_HANDS
+from detent.lifecycle.job.table import IN_HANDS, PARKED
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
@@ -129,6 +129,8 @@ def _shortest(chosen: Filter) -> str:
         return "found_tagged"
     if chosen.workflow is not None:
         return "found_in_workflow"
+    if chosen.held and chosen.state in PARKED:
+        return "found_on_hold"
     if chosen.state in IN_HANDS:
         return "found_held"
     return "found_rare" if chosen.state in RARE_STATES else "found"

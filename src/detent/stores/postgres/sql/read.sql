@@ -31,6 +31,7 @@ AND ($profile::text IS NULL OR j.profile = $profile)
 AND ($key::text IS NULL OR j.key = $key)
 AND ($workflow::text IS NULL OR j.workflow = $workflow)
 AND ($step::text IS NULL OR j.step = $step)
+AND ($held::boolean IS NULL OR j.held = $held)
 
 -- part: page
 SELECT s.* FROM (
@@ -56,6 +57,9 @@ ORDER BY s.id DESC, s.tenant DESC
 
 -- name: found_held
 {{page AND j.state = $state AND j.lease IS NOT NULL}}
+
+-- name: found_on_hold
+{{page AND j.held AND j.ended_at IS NULL}}
 
 -- name: found_in_workflow
 {{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}

@@ -17,6 +17,7 @@ WHERE j.tenant = :tenant AND j.id < :below AND j.id >= :beyond
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_held
@@ -29,6 +30,7 @@ WHERE j.lease IS NOT NULL AND j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: beyond
@@ -46,6 +48,21 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_on_hold
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_held
+WHERE j.tenant = :tenant AND j.id < :below
+    AND j.held = 1 AND j.ended_at IS NULL
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_in_workflow
@@ -59,6 +76,7 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_tagged
@@ -72,6 +90,7 @@ WHERE t.tenant = :tenant AND t.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by

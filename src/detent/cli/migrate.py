@@ -76,9 +76,9 @@ def _script(found: Sequence[Migration]) -> str:
 def _told(found: Sequence[Migration], word: str) -> str:
     if not found:
         return "The tables are up to date.\n"
-    return "".join(f"{word}  {one.file}  ({_needs(one)})\n" for one in found)
+    return "".join(f"{word}  {one.file}  ({_about(one, word)})\n" for one in found)
 
 
-def _needs(migration: Migration) -> str:
-    takes = f"; takes {migration.takes}" if migration.takes else ""
-    return f"needs code {migration.min_code} or newer{takes}"
+def _about(migration: Migration, word: str) -> str:
+    needs = f"needs code {migration.min_code} or newer"
+    return f"{needs}; takes {migration.takes}" if migration.takes and word == "pending" else needs

@@ -167,6 +167,7 @@ async def _read(world: World, url: str) -> None:
     await store.log_tail(0, 10)
     await store.flows([("", "first")])
     await store.records("queue", "", None, 10)
+    await store.records("many", "", "004900", 10)
 
 
 async def _beside(world: World, url: str) -> None:

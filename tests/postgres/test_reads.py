@@ -65,7 +65,7 @@ HOT = {
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "tallies_folded"),
     # reading
     *("history", "histories", "feed", "sequence_events", "sequence_lines", "held_by", "found"),
-    *("found_rare", "found_on_hold", "found_workflows"),
+    *("found_rare", "found_on_hold", "found_workflows", "records"),
     *("found_held", "found_in_workflow", "found_tagged", "over", "logs", "log_tail", "limits"),
 }
 _KEYED = """
@@ -79,6 +79,10 @@ _KEYED = """
     SELECT lane, state, 1 FROM made CROSS JOIN unnest(ARRAY['completed', 'active']) AS one (state)
 """
 """What the keys of another queue leave behind: a lane each, and how many jobs are in it."""
+_RECORDS = """
+    INSERT INTO detent.records (kind, tenant, id, version, data, command_id)
+    SELECT 'many', '', lpad(n::text, 6, '0'), 1, '{}', 'c' FROM generate_series(1, %s) AS n
+"""
 Plan = dict[str, Any]
 Told = list[tuple[str, Plan]]
 
@@ -133,6 +137,7 @@ def grow(url: str) -> None:
             for statement in text.split(b";\n"):
                 one.execute(statement, {**told, "is_over": state == "completed"})
         one.execute(_KEYED, [KEYS])
+        one.execute(_RECORDS, [KEYS])
 
 
 def size(log: Path) -> int:

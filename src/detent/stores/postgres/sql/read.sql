@@ -99,7 +99,7 @@ ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
 
 -- name: records
 SELECT kind, id, version, data, wake_at, tenant FROM detent.records
-WHERE kind = $kind AND tenant = $tenant AND ($after::text IS NULL OR id > $after)
+WHERE kind = $kind AND tenant = $tenant AND id >= coalesce($after::text, '') AND id IS DISTINCT FROM $after
 ORDER BY id LIMIT $most::bigint
 
 -- name: record_named

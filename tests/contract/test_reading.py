@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -91,7 +92,7 @@ async def test_a_name_that_no_store_can_hold_is_the_name_of_nothing(
         assert list(await store.find(Filter(), Page(9, key))) == []
         assert list(await store.append_logs([(key, Line(1, "x"))])) == [0]
     for field in ("tenant", "queue", "state", "type", "profile"):
-        assert list(await store.find(Filter(**{field: name}))) == []
+        assert list(await store.find(replace(Filter(), **{field: name}))) == []
     assert list(await store.held_by(name, 9)) == []
     assert list(await store.counts(name)) == []
     assert list(await store.extend([(name, world.now)], now=world.now)) == [False]
@@ -184,7 +185,7 @@ async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None
     ]
     await world.make_flow("w", w.group("s", "t"), *new)
 
-    async def found(**chosen: str) -> str:
+    async def found(**chosen: Any) -> str:
         return "".join(stored.job.id for stored in await world.store.find(Filter(**chosen)))
 
     assert await found(key="k") == "feda"
@@ -198,6 +199,24 @@ async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None
     assert await found(step="t") == "f"
     assert await found(workflow="s") == ""
     assert await found(workflow="w", tenant="t2") == ""
+
+
+async def test_jobs_are_found_by_whether_they_are_held(world: World) -> None:
+    jobs = [await world.push(id=name) for name in "abcd"]
+    for job in jobs[1:]:
+        await world.do(job, j.Hold(), USER)
+    [_, _, third, _] = await world.store.get([("", name) for name in "abcd"])
+    assert third is not None
+    await world.do(third.job, j.Cancel(), USER)
+
+    async def found(**chosen: Any) -> list[str]:
+        some = await world.store.find(Filter(tenant="", **chosen))
+        return [one.job.id for one in some]
+
+    assert await found(held=True, state="available") == ["d", "b"]
+    assert await found(held=False) == ["a"]
+    assert await found(held=True) == ["d", "c", "b"]
+    assert await found(held=True, queue="other", state="available") == []
 
 
 async def test_a_key_without_a_character_is_none(world: World) -> None:

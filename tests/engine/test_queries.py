@@ -10,7 +10,7 @@ from detent.engine import queries
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
-from detent.engine.queries import Why
+from detent.engine.queries import AHEAD_MAX, Why
 from detent.engine.shaping import Order, Part, stages
 from detent.engine.telling import told_at, told_span
 from detent.errors import UnknownJob
@@ -348,6 +348,16 @@ def test_spans_are_told_in_two_units() -> None:
         -61 * SECOND: "-1 min 1 s",
     }
     assert {us: told_span(us) for us in told} == told
+
+
+async def test_in_the_middle_of_a_long_queue_nobody_is_said_to_be_next(engine: Engine) -> None:
+    """Those that were looked at come after it; there are others, and most of them go first."""
+    _, job = [await push(engine) for _ in range(2)]
+    await engine.enqueue([Ask(type="mail.send")] * AHEAD_MAX, USER)
+    found = await why(engine, job)
+    assert "nobody can say how many of them go first" in of(found, "turn").says
+    assert "turn" in failing(found)
+    assert found.expected_at is None
 
 
 async def test_a_queue_too_long_to_count_and_a_missing_engine_are_told_as_such(

@@ -42,7 +42,7 @@ async def live(world: World, url: str, day: str) -> None:
     await _care(world)
     await _elsewhere(world, url, day)
     await _clock(world, day)
-    await _read(world)
+    await _read(world, url)
     await _forget(world)
 
 
@@ -141,7 +141,7 @@ async def _clock(world: World, day: str) -> None:
     await world.store.workers(10)
 
 
-async def _read(world: World) -> None:
+async def _read(world: World, url: str) -> None:
     store = world.store
     one = await world.push(body=Body("mail.send", "[]", tags=("t",)))
     await store.get([key_of(one)])
@@ -152,14 +152,32 @@ async def _read(world: World) -> None:
         Filter(tenant="", tag="t"),
     ):
         await store.find(chosen, PAGE)
+    # Deep in the past, and of a tenant that comes after all others.
+    await store.find(Filter(tenant=""), Page(10, ("", "job-00001000")))
+    await store.find(Filter(tenant="zz"), PAGE)
+    await store.find(Filter(tenant="", state="cancelled"), PAGE)
+    await store.find(Filter(tenant="", state="available", held=True), PAGE)
+    await store.find_workflows("", None, PAGE)
     await store.history(key_of(one))
     await store.histories([key_of(one)])
     await store.held_by("w1", 10)
     await store.feed(0, 10)
+    await _beside(world, url)
     await store.logs(key_of(one), 0, 10)
     await store.log_tail(0, 10)
     await store.flows([("", "first")])
     await store.records("queue", "", None, 10)
+    await store.records("many", "", "004900", 10)
+
+
+async def _beside(world: World, url: str) -> None:
+    """The feed goes on while somebody has a transaction open, and when it has ended."""
+    with psycopg.connect(url) as theirs:
+        theirs.execute("SELECT pg_current_xact_id()")
+        for _ in range(2):
+            await world.push()
+            await world.store.feed(0, 10)
+    await world.store.feed(0, 10)
 
 
 async def _forget(world: World) -> None:

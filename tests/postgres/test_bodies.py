@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg import sql as words
 
 from detent import stores
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.postgres import migrate
 from detent.stores.postgres.statements import MIGRATIONS
 from detent.stores.select import Filter
+from tests.cli.commands import detent
 from tests.contract.world import World
 from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
@@ -57,7 +59,7 @@ def url() -> str:
 
 
 def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
-    assert [one.version for one in stores.run_migrations(url)] == [_LAST + 1]
+    assert stores.run_migrations(url)[0].version == _LAST + 1
 
     async def read(world: World) -> None:
         plain, rich = await world.store.get([("", "plain"), ("", "rich")])
@@ -72,6 +74,34 @@ def test_what_jobs_are_about_moves_into_their_own_rows(url: str) -> None:
         assert await world.claim_ids() == ["plain", "rich"]
 
     in_world(url, read)
+
+
+_MANY = """
+    INSERT INTO detent.jobs SELECT (jsonb_populate_record(j, jsonb_build_object('id', n))).*
+    FROM detent.jobs AS j CROSS JOIN generate_series(1, 20000) AS n WHERE j.id = 'plain';
+    INSERT INTO detent.bodies (tenant, id, type, payload, meta)
+    SELECT b.tenant, n, b.type, b.payload, b.meta
+    FROM detent.bodies AS b CROSS JOIN generate_series(1, 20000) AS n WHERE b.id = 'plain'
+"""
+
+
+def test_a_migration_takes_as_long_as_it_takes_whatever_the_server_allows(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as one:
+        one.execute(_MANY)
+        asked = words.SQL("ALTER DATABASE {} SET statement_timeout = 200")
+        one.execute(asked.format(words.Identifier(one.info.dbname)))
+    assert stores.run_migrations(url)[0].version == _LAST + 1
+
+
+def test_whoever_migrates_is_told_first_how_long_it_takes(url: str) -> None:
+    """In a new database everything is quick, and nothing is said."""
+    new = detent("migrate", "--store", databases().empty())
+    assert (new.code, new.complained) == (0, "")
+    asked = detent("migrate", "--store", url, "--check")
+    assert "(needs code 11 or newer; takes about half a minute per million jobs" in asked.said
+    run = detent("migrate", "--store", url)
+    assert run.code == 0
+    assert run.complained.startswith("0011_bodies takes about half a minute per million jobs")
 
 
 def test_a_row_that_is_no_job_is_refused(url: str) -> None:

@@ -315,6 +315,34 @@ def test_events_that_nobody_had_put_in_order_before_a_restore_come_first(url: st
     in_world(url, use)
 
 
+# --- failover -------------------------------------------------------------------------------------
+
+_TAKEN_OVER = """
+    SET session_replication_role = replica;
+    DELETE FROM detent.jobs WHERE queue = 'new';
+    DELETE FROM detent.events WHERE record = 'lost';
+    DELETE FROM detent.tallies WHERE lane = (SELECT lane FROM detent.lanes WHERE queue = 'new');
+    UPDATE detent.lanes SET queue = 'other', digest = detent.digest_of(
+        ARRAY[tenant, 'other', type, profile, delivery, key]
+    ) WHERE queue = 'new';
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+"""A server took over that had not heard of the lane; somebody else's has its number since then."""
+
+
+def test_a_lane_that_a_failover_has_lost_is_asked_for_anew(url: str) -> None:
+    async def use(world: World) -> None:
+        await world.push(id="lost", queue="new")
+        with psycopg.connect(url, autocommit=True) as theirs:
+            theirs.execute(_TAKEN_OVER)
+        await world.push(id="kept", queue="new")
+        assert await world.claim_ids(2, queues=("other",)) == []
+        assert await world.claim_ids(2, queues=("new",)) == ["kept"]
+
+    in_world(url, use)
+
+
 # --- retention ------------------------------------------------------------------------------------
 
 

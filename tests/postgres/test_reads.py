@@ -65,6 +65,7 @@ HOT = {
     *("take_due", "take_due_records", "extend", "beat", "declare_lost", "tallies_folded"),
     # reading
     *("history", "histories", "feed", "sequence_events", "sequence_lines", "held_by", "found"),
+    *("found_rare", "found_on_hold", "found_workflows", "records"),
     *("found_held", "found_in_workflow", "found_tagged", "over", "logs", "log_tail", "limits"),
 }
 _KEYED = """
@@ -78,6 +79,10 @@ _KEYED = """
     SELECT lane, state, 1 FROM made CROSS JOIN unnest(ARRAY['completed', 'active']) AS one (state)
 """
 """What the keys of another queue leave behind: a lane each, and how many jobs are in it."""
+_RECORDS = """
+    INSERT INTO detent.records (kind, tenant, id, version, data, command_id)
+    SELECT 'many', '', lpad(n::text, 6, '0'), 1, '{}', 'c' FROM generate_series(1, %s) AS n
+"""
 Plan = dict[str, Any]
 Told = list[tuple[str, Plan]]
 
@@ -132,6 +137,7 @@ def grow(url: str) -> None:
             for statement in text.split(b";\n"):
                 one.execute(statement, {**told, "is_over": state == "completed"})
         one.execute(_KEYED, [KEYS])
+        one.execute(_RECORDS, [KEYS])
 
 
 def size(log: Path) -> int:
@@ -189,6 +195,31 @@ def test_no_statement_of_a_day_reads_more_than_its_batch(days: tuple[Told, Told]
 def test_every_hot_statement_was_seen(days: tuple[Told, Told]) -> None:
     for told in days:
         assert HOT - {name for name, _ in told} == set()
+
+
+def test_what_a_restore_brought_is_not_read_again_with_every_stretch(
+    server: Server, days: tuple[Told, Told]
+) -> None:
+    """The server that the events came from had counted further, and this one will not for years."""
+    assert days
+    url, log = server.url("postgres"), server.folder / "log"
+    sql(url, "ALTER TABLE detent.events DISABLE TRIGGER events_never_change")
+    sql(url, "UPDATE detent.events SET xid = '900000000000'")
+    sql(url, "ALTER TABLE detent.events ENABLE TRIGGER events_never_change")
+    sql(url, "VACUUM ANALYZE detent.events")
+
+    async def follow() -> int:
+        async with stores.open(url, clock=Clock()) as store:
+            await store.feed(0, 10)
+            before = size(log)
+            await store.feed(0, 10)
+            return before
+
+    before = asyncio.run(follow())
+    said = plans(log.read_bytes()[before:].decode())
+    told = [one for one in said if one[0].startswith("sequence")]
+    assert told
+    assert faults(told, set()) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from detent import stores
-from detent.stores.select import Filter
+from detent.stores.pieces import LOOK
+from detent.stores.select import Filter, Page
 from detent.stores.sqlite import statements
 from detent.stores.sqlite.statements import NUMBERED, SQL, numbered, split
 from tests.sqlite.processes import url_of
@@ -81,13 +82,15 @@ HOT = (
     *("found_rare", "found_in_workflow", "found_tagged", "leaves", "records"),
     *("found_workflows", "next_flow_tenant"),
     *("seq", "found", "held_by", "history", "feed", "blocks", "logs", "log_tail"),
+    *("found_held", "found_on_hold", "beyond"),
     *("keys_after", "next_tenant", "block_last", "block"),
 )
 # What a recursive statement has found so far is no table, and neither is what it is given as JSON.
 _GIVEN = "json_each|asked|taken|CONSTANT|types|kinds"
 _SCAN = re.compile(rf"SCAN (?!{_GIVEN})\w+|SEARCH .*\(tenant=\?\)$")
 # Walks in the order of the table itself, from its end, and stops after one row.
-_MAY_SCAN = {"block_last", "last_pos", "sealed", "limits"}
+# What is in hands is walked over whole: nobody has more in hands than can run.
+_MAY_SCAN = {"block_last", "last_pos", "sealed", "limits", "found_held"}
 FINISHED, LIVE = 200_000, 50_000
 
 
@@ -200,10 +203,41 @@ def test_a_page_costs_the_same_at_any_depth(database: sqlite3.Connection) -> Non
     grow(database, "available", 1, 2_000)
     page = {**dict.fromkeys(Filter.__struct_fields__), "tenant": "", "limit": 10}
     first, *deep = (
-        steps(database, "found", **page, below=below)
+        steps(database, "found", **page, below=below, beyond="")
         for below in (b"", "job-00001900", "job-00001000", "job-00000100")
     )
     assert deep == [first] * 3
+
+
+def test_whoever_lists_what_is_running_walks_over_nothing_else(
+    database: sqlite3.Connection,
+) -> None:
+    page = {**dict.fromkeys(Filter.__struct_fields__), "tenant": "", "limit": 10}
+    asked = {**page, "state": "active", "below": b""}
+    grow(database, "completed", 1, 10)
+    few = steps(database, "found_held", **asked)
+    grow(database, "completed", 11, 2_000)
+    assert steps(database, "found_held", **asked) == few
+
+
+def test_what_is_rare_is_found_however_far_back(
+    database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    """Piece by piece, until there is no more or enough was looked at."""
+    grow(database, "completed", 1, 2 * LOOK + 5)
+    rare = "UPDATE detent_jobs SET type = 'rare' WHERE seq IN (1, 2, ?, ?)"
+    database.execute(rare, (LOOK, LOOK + 7))
+
+    async def found_on(page: Page) -> list[str]:
+        async with stores.open(url_of(tmp_path / "detent.db")) as store:
+            found = await store.find(Filter(tenant="", type="rare"), page)
+            return [one.job.id for one in found]
+
+    ids = [f"job-{number:08}" for number in (LOOK + 7, LOOK, 2, 1)]
+    assert asyncio.run(found_on(Page(10))) == ids
+    assert asyncio.run(found_on(Page(3))) == ids[:3]
+    assert asyncio.run(found_on(Page(2, ("", ids[1])))) == ids[2:]
+    assert asyncio.run(found_on(Page(10, look=1))) == ids[:1]
 
 
 def test_a_claim_does_not_look_at_every_key(database: sqlite3.Connection) -> None:

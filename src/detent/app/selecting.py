@@ -55,7 +55,7 @@ def chosen_by(said: Mapping[str, str]) -> Filter:
     if state is not None and state not in states:
         why = f"No job is ever {str(state)[:20]!r}: its state is one of {', '.join(states)}"
         raise BadOption(why, option="state")
-    return Filter(**{"tenant": "", **said})
+    return msgspec.structs.replace(Filter(tenant=""), **said)
 
 
 class How(TypedDict, total=False):

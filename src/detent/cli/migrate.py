@@ -9,7 +9,7 @@ import typer
 
 from detent import stores
 from detent.app.connection import DEFAULT_URL
-from detent.cli.output import errors_end, say, say_json
+from detent.cli.output import errors_end, say, say_json, spinner
 from detent.cli.places import StoreUrl
 from detent.stores.migrations import Migration
 
@@ -30,7 +30,7 @@ def migrate(
     if check and sql:
         raise typer.BadParameter("--check contradicts --sql: choose one.")
     with errors_end():
-        found = stores.pending_migrations(store) if check or sql else stores.run_migrations(store)
+        found = stores.pending_migrations(store) if check or sql else _run(store)
     if as_json:
         word = "pending" if check or sql else "applied"
         say_json({word: [_data(one, with_sql=sql) for one in found]})
@@ -40,6 +40,23 @@ def migrate(
         say(_told(found, "pending" if check else "applied"))
     if check and found:
         raise typer.Exit(1)
+
+
+def _run(store: str) -> Sequence[Migration]:
+    """What is long is told before it begins; whoever watches a terminal sees what is being run."""
+    with spinner("{task.description}") as bar:
+        task = bar.add_task("waiting for whoever migrates already", total=None)
+        seen: list[int] = []
+
+        def watch(migration: Migration) -> None:
+            seen.append(migration.version)
+            # In new tables there is nothing that could take long.
+            if migration.takes and seen[0] > 1:
+                told = f"{migration.file} takes {migration.takes}."
+                bar.console.print(told, soft_wrap=True, markup=False, highlight=False)
+            bar.update(task, description=migration.file)
+
+        return stores.run_migrations(store, watch)
 
 
 def _data(migration: Migration, *, with_sql: bool) -> dict[str, Any]:
@@ -59,4 +76,9 @@ def _script(found: Sequence[Migration]) -> str:
 def _told(found: Sequence[Migration], word: str) -> str:
     if not found:
         return "The tables are up to date.\n"
-    return "".join(f"{word}  {one.file}  (needs code {one.min_code} or newer)\n" for one in found)
+    return "".join(f"{word}  {one.file}  ({_about(one, word)})\n" for one in found)
+
+
+def _about(migration: Migration, word: str) -> str:
+    needs = f"needs code {migration.min_code} or newer"
+    return f"{needs}; takes {migration.takes}" if migration.takes and word == "pending" else needs

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 import typer
 from rich.console import Console, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from detent.errors import DetentError
 
@@ -23,6 +24,7 @@ __all__ = [
     "render",
     "say",
     "say_json",
+    "spinner",
     "stdout_is_terminal",
     "terminal_width",
     "write_file",
@@ -82,6 +84,19 @@ def say_json(data: Any) -> None:
     """Write it as JSON for programs, which read UTF-8 whatever the terminal speaks."""
     text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
     say(f"{text}\n", encoding="utf-8")
+
+
+@contextmanager
+def spinner(words: str) -> Iterator[Progress]:
+    """How far it is and for how long, for somebody who watches a terminal."""
+    console = Console(stderr=True)
+    with Progress(
+        *(SpinnerColumn(), TextColumn(words), TimeElapsedColumn()),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        yield bar
 
 
 @contextmanager

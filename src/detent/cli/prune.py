@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from detent.cli.bundles import expanded
+from detent.cli.output import spinner
 from detent.cli.places import Place, asked
 from detent.cli.showing import answer, at, cell
 from detent.cli.spans import span_option, span_us
@@ -77,14 +76,6 @@ def _told(done: Forgotten, dry_run: bool) -> str:
 
 @contextmanager
 def _shown() -> Iterator[Watch]:
-    """How far it is, for somebody who watches a terminal."""
-    console = Console(stderr=True)
-    words = TextColumn("{task.fields[blocks]} blocks sealed, {task.completed} jobs")
-    with Progress(
-        *(SpinnerColumn(), words, TimeElapsedColumn()),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with spinner("{task.fields[blocks]} blocks sealed, {task.completed} jobs") as bar:
         task = bar.add_task("prune", total=None, blocks=0)
         yield lambda done: bar.update(task, completed=done.jobs, blocks=done.blocks)

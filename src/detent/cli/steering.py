@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.jobs import Choice
+from detent.cli.output import spinner
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, cell
 from detent.engine.bulk import Effects, Watch
@@ -211,10 +210,6 @@ def _effects(effects: Effects, dry_run: bool) -> list[Text]:
 @contextmanager
 def _shown() -> Iterator[Watch]:
     """How far it is, for somebody who watches a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.completed} jobs"))
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    with spinner("{task.completed} jobs") as bar:
         task = bar.add_task("jobs", total=None)
         yield lambda effects: bar.update(task, completed=effects.seen)

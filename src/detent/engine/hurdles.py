@@ -247,6 +247,9 @@ def _some(names: Sequence[str]) -> str:
 
 def _turn(facts: Facts) -> Hurdle:
     ahead, queue = facts.ahead, facts.stored.job.queue
+    if not ahead.number and not ahead.is_all:
+        says = f"More jobs are ready in queue {queue} than were looked at"
+        return _failed("turn", f"{says}, so nobody can say how many of them go first.")
     if not ahead.number:
         return _passed("turn", f"It is the next one in queue {queue}.")
     more = "" if ahead.is_all else "at least "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine import switches
 from detent.engine.ending import Ending, Holding, ending_of, holding_of
@@ -28,6 +29,9 @@ AHEAD_MAX = 1_000
 """How many jobs are looked at to count those that go first; a longer queue is told as such."""
 _COUNT_PAGE = 200
 """How many jobs are read at a time to be counted; they come with all that they carry."""
+_LOOK = 20_000
+"""How many jobs are passed over for an answer that may be left out."""
+_AHEAD_PAGE = Page(_COUNT_PAGE, look=_LOOK)
 _PACE_JOBS = 50
 _PACE_US = 15 * 60 * 1_000_000
 """Ends that lie further back say nothing about the pace of today."""
@@ -178,10 +182,15 @@ class Queries:
     async def _ahead(self, job: Job, now: int) -> Ahead:
         """Of the ready jobs of its queue, those that come first; what cannot start is passed by."""
         chosen = Filter(tenant=job.tenant, queue=job.queue, state=JobState.AVAILABLE)
-        found = await self._store.find(chosen, Page(AHEAD_MAX))
-        first = [one for one in found if not one.job.held and _turn(one.job) < _turn(job)]
-        first = await self._startable(job.tenant, first)
-        return Ahead(len(first), len(found) < AHEAD_MAX, await self._pace(job, now))
+        ready, seen, number = await self.count(chosen), 0, 0
+        page: Page | None = _AHEAD_PAGE
+        while page is not None and seen < min(ready, AHEAD_MAX):
+            found = await self._store.find(chosen, page)
+            first = [one for one in found if not one.job.held and _turn(one.job) < _turn(job)]
+            number, seen = number + len(await self._startable(job.tenant, first)), seen + len(found)
+            is_last = len(found) < page.limit
+            page = None if is_last else replace(page, after=key_of(found[-1].job))
+        return Ahead(number, seen >= ready, await self._pace(job, now))
 
     async def _startable(self, tenant: str, found: Sequence[Stored]) -> list[Stored]:
         """Those whose type is not paused and whose step, if they have one, is open."""
@@ -201,7 +210,7 @@ class Queries:
     async def _pace(self, job: Job, now: int) -> int | None:
         """The time from one end to the next among the newest jobs of the queue."""
         chosen = Filter(tenant=job.tenant, queue=job.queue, state=JobState.COMPLETED)
-        found = await self._store.find(chosen, Page(_PACE_JOBS))
+        found = await self._store.find(chosen, Page(_PACE_JOBS, look=_LOOK))
         ends = [one.job.ended_at for one in found if (one.job.ended_at or 0) > now - _PACE_US]
         oldest = min((end for end in ends if end is not None), default=None)
         return None if oldest is None else max(now - oldest, 1) // len(ends)

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from detent import errors
 from detent.stores.api import Store
-from detent.stores.migrations import Migration
+from detent.stores.migrations import Migration, Watch
 
 __all__ = [
     "SCHEMES",
@@ -67,18 +67,21 @@ def pending_migrations(url: str) -> Sequence[Migration]:
     return _of_tables("pending_migrations", url)
 
 
-def run_migrations(url: str) -> Sequence[Migration]:
-    """Bring the tables at this address up to date; the migrations that were run."""
-    return _of_tables("run_migrations", url)
+def run_migrations(url: str, watch: Watch = lambda _: None) -> Sequence[Migration]:
+    """Bring the tables at this address up to date; the migrations that were run.
+
+    `watch` is told of each before it is run, perhaps in another thread.
+    """
+    return _of_tables("run_migrations", url, watch)
 
 
-def _of_tables(name: str, url: str) -> Sequence[Migration]:
+def _of_tables(name: str, url: str, *more: Watch) -> Sequence[Migration]:
     module = _module(url)
     if not hasattr(module, name):
         # It has no tables. Its own `connect` still says what is wrong with the address.
         module.connect(url, None)
         return ()
-    found: Sequence[Migration] = getattr(module, name)(url)
+    found: Sequence[Migration] = getattr(module, name)(url, *more)
     return found
 
 

@@ -1,42 +1,51 @@
 """Versions of a database's tables: what is known, what is missing, who may still use what is there.
 
-A migration is a file `NNNN_name.sql` with a line `-- min_code: N`. The version of the code is that
-of the newest migration it brings. The tables remember their own version and the oldest code that
-may use them, so that a rolling deploy works in two steps: a migration that only adds something
-keeps `min_code` low, and running code goes on beside it; a later one that takes something away
-raises it, and code older than that is refused.
+A migration is a file `NNNN_name.sql` with a line `-- min_code: N`, and a line `-- takes: ...` where
+it reads or writes all jobs. The version of the code is that of the newest migration it brings. The
+tables remember their own version and the oldest code that may use them, so that a rolling deploy
+works in two steps: a migration that only adds something keeps `min_code` low, and running code goes
+on beside it; a later one that takes something away raises it, and code older than that is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources.abc import Traversable
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from detent.errors import SchemaAhead, SchemaBehind
 
-__all__ = ["Migration", "Migrations", "TableVersion", "missing", "need_all", "read"]
+__all__ = ["Migration", "Migrations", "TableVersion", "Watch", "missing", "need_all", "read"]
 
 _MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
+_TAKES = re.compile(r"^-- takes: (.+)$", re.MULTILINE)
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of the tables. `sql` is everything that has to be run, its own book-keeping too."""
+    """One step of the tables. `sql` is everything that has to be run, its own book-keeping too.
+
+    `takes` says how long that takes where it takes long, and what others can do meanwhile.
+    """
 
     version: int
     name: str
     min_code: int
     sql: str
+    takes: str = ""
 
     @property
     def file(self) -> str:
         """The name of the file without its ending, which is what people call it."""
         return f"{self.version:04}_{self.name}"
+
+
+Watch: TypeAlias = Callable[[Migration], None]
+"""Told of each migration before it is run."""
 
 
 class TableVersion(msgspec.Struct, frozen=True):
@@ -59,7 +68,7 @@ class Migrations(Protocol):
         """
         ...
 
-    def run_migrations(self, url: str) -> Sequence[Migration]:
+    def run_migrations(self, url: str, watch: Watch = ...) -> Sequence[Migration]:
         """Run what is pending, in one transaction; what was run. Of two at once, one does it."""
         ...
 
@@ -109,4 +118,5 @@ def _parsed(file: str, text: str) -> Migration:
     version, min_code = int(name[1]), int(asked[0])
     if min_code > version:
         raise ValueError(f"{file}: not even the code that brings it could use the result")
-    return Migration(version, name[2], min_code, text)
+    takes = _TAKES.search(text)
+    return Migration(version, name[2], min_code, text, "" if takes is None else takes[1])

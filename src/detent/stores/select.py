@@ -19,6 +19,7 @@ class Filter(msgspec.Struct, frozen=True):
     tag: str | None = None
     workflow: str | None = None
     step: str | None = None
+    held: bool | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -26,10 +27,14 @@ class Page(msgspec.Struct, frozen=True):
 
     Ids are time-ordered, so newest first is by id, downwards; a page costs the same at any depth.
     Two tenants may use the same id, so the place of a record is told by both.
+
+    What is rare is looked for as far back as there is anything, unless `look` says how many records
+    that are passed over are enough; then fewer than `limit` may be found, though there are more.
     """
 
     limit: int = 50
     after: tuple[str, str] | None = None
+    look: int | None = None
 
     def is_after(self, tenant: str, id_: str) -> bool:
         """Whether a record comes after the last one of the page before."""

@@ -17,7 +17,7 @@ __all__ = ["Reading", "due", "first"]
 
 T = TypeVar("T")
 K = TypeVar("K", str, Key, Named)
-_OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step")
+_OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step", "held")
 _OF_BODY = ("type", "key")
 
 

@@ -62,9 +62,9 @@ class Connection:
         rows = await self.fetch(statement, **told)
         return rows[0] if rows else None
 
-    async def run(self, statement: str) -> None:
-        """A statement without parameters and rows."""
-        await self.driver.execute(SQL[statement].text)
+    async def run(self, statement: str, answer_s: float | None = None) -> None:
+        """A statement without parameters and rows; it may take as long as any, or longer."""
+        await self.driver.execute(SQL[statement].text, timeout=answer_s)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,8 @@ from detent.stores.postgres.connection import Connection
 __all__ = ["Lane", "Lanes", "lane_of", "numbers_of"]
 
 _encode = msgspec.json.Encoder().encode
+_KNOWN_MAX: Final = 100_000
+"""There may be a lane for every customer; so many take some 30 MB."""
 
 
 class Lane(NamedTuple):
@@ -41,10 +43,14 @@ def lane_of(job: Job, body: Body) -> Lane:
 
 
 class Lanes:
-    """The numbers of lanes that this process has met."""
+    """The numbers of lanes that this process has met, for as long as it talks to the same server.
 
-    def __init__(self) -> None:
-        self._numbers: dict[Lane, int] = {}
+    One that took over may have lost the last lanes, and given their numbers to others: a job with
+    such a number would stand in somebody else's lane, or in none.
+    """
+
+    def __init__(self, numbers: dict[Lane, int] | None = None) -> None:
+        self._numbers: dict[Lane, int] = {} if numbers is None else numbers
 
     def __getitem__(self, lane: Lane) -> int:
         number = self._numbers.get(lane)
@@ -56,9 +62,25 @@ class Lanes:
         """Those whose numbers must be asked for."""
         return {lane for lane in lanes if lane not in self._numbers and is_storable(lane)}
 
-    async def learn(self, connection: Connection, lanes: set[Lane]) -> None:
-        """Ask for numbers, and make what is new, each in a short transaction of its own."""
-        self._numbers |= await numbers_of(connection, lanes)
+    def forget(self) -> None:
+        """Ask anew for all of them; whoever is at work goes on with what it has."""
+        self._numbers = {}
+
+    async def of(self, connection: Connection, lanes: Iterable[Lane]) -> Lanes:
+        """Those of the server at the other end, in which these are known.
+
+        What is new is made, each in a short transaction of its own.
+        """
+        if len(self._numbers) > _KNOWN_MAX:
+            self.forget()
+        here = Lanes(self._numbers)
+        if unknown := here.unknown(lanes):
+            here._numbers |= await numbers_of(connection, unknown)
+        return here
+
+    def as_they_are(self) -> Lanes:
+        """All that are known now, whatever is forgotten meanwhile."""
+        return Lanes(self._numbers)
 
 
 async def numbers_of(connection: Connection, lanes: set[Lane]) -> dict[Lane, int]:

@@ -6,11 +6,12 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from msgspec.structs import replace
 
 from detent.errors import UnsupportedStore
-from detent.stores.migrations import Migration, TableVersion, missing, need_all
+from detent.stores.migrations import Migration, TableVersion, Watch, missing, need_all
 from detent.stores.postgres.address import Address, read
 from detent.stores.postgres.connection import LOCK_MS, Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
@@ -28,9 +29,9 @@ def pending_migrations(url: str) -> Sequence[Migration]:
     return _waited_for(_connected(read(url), _pending))
 
 
-def run_migrations(url: str) -> Sequence[Migration]:
+def run_migrations(url: str, watch: Watch = lambda _: None) -> Sequence[Migration]:
     """Run it in one transaction, while no other process does; what was run."""
-    return _waited_for(_connected(read(url), _advance))
+    return _waited_for(_connected(read(url), partial(_advance, watch=watch)))
 
 
 def _waited_for(work: Coroutine[None, None, list[Migration]]) -> list[Migration]:
@@ -62,15 +63,17 @@ async def _pending(connection: Connection) -> list[Migration]:
     return [complete(one) for one in missing(MIGRATIONS, await _versions(connection))]
 
 
-async def _advance(connection: Connection) -> list[Migration]:
+async def _advance(connection: Connection, watch: Watch = lambda _: None) -> list[Migration]:
     async with connection.transaction():
         # Whoever else migrates is waited for; somebody's open transaction is not, because everybody
         # would wait behind us meanwhile.
         await connection.fetch("lock_timeout", milliseconds="0")
         await connection.fetch("migration_lock")
         await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
+        await connection.fetch("take_your_time")
         done = await _pending(connection)
         for migration in done:
+            watch(migration)
             await connection.driver.execute(migration.sql)
     return done
 

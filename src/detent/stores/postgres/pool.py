@@ -28,11 +28,19 @@ class Pool:
     An operation whose connection is lost is run again on another, so it must be such that a second
     run does no harm when the first was committed after all. Each has patience of its own; with
     `patience_s` they share that much from the moment at which the server went away, so that those
-    who come later are told at once.
+    who come later are told at once. `meet` is called when a
+    connection was opened: perhaps another server is at its end.
     """
 
-    def __init__(self, address: Address, size: int, patience_s: float | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        size: int,
+        patience_s: float | None = None,
+        meet: Callable[[], None] = lambda: None,
+    ) -> None:
         self._address = address
+        self._meet = meet
         self._patience_s = patience_s
         self._away_at: float | None = None
         self._slots = asyncio.Semaphore(size)
@@ -97,7 +105,7 @@ class Pool:
         return time.monotonic() >= self._away_at + self._patience_s
 
     async def _once(self, operation: Operation[T]) -> T:
-        connection = self._idle.pop() if self._idle else await open_connection(self._address)
+        connection = self._idle.pop() if self._idle else await self._new()
         try:
             answer = await operation(connection)
         except (*UNFIT, *FAULTS) as error:
@@ -116,6 +124,11 @@ class Pool:
         self._idle.append(connection)
         self._away_at = None
         return answer
+
+    async def _new(self) -> Connection:
+        connection = await open_connection(self._address)
+        self._meet()
+        return connection
 
     def _forget_idle(self) -> None:
         """When one is lost, those that were idle with it are hardly better."""

@@ -10,7 +10,8 @@ from msgspec.structs import asdict
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Lease
-from detent.lifecycle.job.table import IN_HANDS
+from detent.lifecycle.job.table import IN_HANDS, PARKED
+from detent.lifecycle.job.values import NAME_MAX
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
     Counted,
@@ -30,6 +31,7 @@ from detent.stores.api import (
     name_of,
 )
 from detent.stores.legal import is_storable
+from detent.stores.pieces import LOOK, Piece, is_narrow
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import read_flows
@@ -59,6 +61,8 @@ __all__ = [
 ]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
+_HIGHEST = "\U0010ffff" * (NAME_MAX + 1)
+"""No id is as high as this: the index has a bound where the page has none."""
 
 
 async def get(connection: Connection, wanted: Sequence[Key]) -> list[Stored | None]:
@@ -76,12 +80,18 @@ async def unquiet(connection: Connection, runs: Sequence[tuple[Key, str]]) -> li
     return [(tenant, name) for tenant, name in await connection.fetch("unquiet", **told)]
 
 
-async def find(connection: Connection, chosen: Filter, page: Page) -> list[Stored]:
-    """The jobs that fit, newest first."""
-    if not is_storable((chosen, page.after)):
-        return []
-    rows = await connection.fetch(_shortest(chosen), **asdict(chosen), **_paged(page))
-    return [stored_of(row) for row in rows]
+async def find(connection: Connection, chosen: Filter, page: Page) -> Piece:
+    """The jobs that fit, newest first, as far as one piece of the walk goes."""
+    if page.limit <= 0 or not is_storable((chosen, page.after)):
+        return Piece([])
+    way, beyond = _shortest(chosen), None
+    if way == "found" and is_narrow(chosen):
+        told = {"tenant": chosen.tenant, "upto": _paged(page)["upto"], "look": LOOK - 1}
+        row = await connection.fetch_row("beyond", **told)
+        beyond = None if row is None else row[0]
+    rows = await connection.fetch(way, **asdict(chosen), **_paged(page, beyond or ""))
+    after = None if beyond is None or chosen.tenant is None else (chosen.tenant, beyond)
+    return Piece([stored_of(row) for row in rows], after)
 
 
 def _shortest(chosen: Filter) -> str:
@@ -90,14 +100,16 @@ def _shortest(chosen: Filter) -> str:
         return "found_tagged"
     if chosen.workflow is not None:
         return "found_in_workflow"
+    if chosen.held and chosen.state in PARKED:
+        return "found_on_hold"
     if chosen.state in IN_HANDS:
         return "found_held"
     return "found_rare" if chosen.state in RARE_STATES else "found"
 
 
-def _paged(page: Page) -> dict[str, Any]:
-    tenant, id_ = page.after or (None, None)
-    return {"after_tenant": tenant, "after_id": id_, "most": max(page.limit, 0)}
+def _paged(page: Page, beyond: str = "") -> dict[str, Any]:
+    tenant, id_ = page.after or ("", _HIGHEST)
+    return {"after_tenant": tenant, "upto": id_, "beyond": beyond, "most": max(page.limit, 0)}
 
 
 async def find_workflows(

@@ -46,6 +46,7 @@ class Step:
         now: int,
         marks: Mapping[str, Sequence[Any]] = NO_MARKS,
     ) -> None:
+        self._known = lanes
         self._lanes = lanes
         self._batch = batch
         self._want = want
@@ -78,6 +79,7 @@ class Step:
         Run again after the connection was lost, it may find that all was committed the first time.
         """
         self._tries += 1
+        self._lanes = await self._known.of(connection, self._batch.lanes)
         stepped = await self._run(connection)
         if self._tries == 1:
             return stepped

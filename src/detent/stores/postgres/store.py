@@ -25,6 +25,7 @@ from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.births import Births
 from detent.stores.bounds import need_size
+from detent.stores.pieces import walked
 from detent.stores.postgres import (
     address,
     bearing,
@@ -130,10 +131,10 @@ class PostgresStore(Alike[_Open]):
             await connection.close()
         self._clock = self._clock or clock
         name = uuid.uuid4().hex
-        pool = Pool(self._address, self._address.connections, self._patience_s)
+        pool = Pool(self._address, self._address.connections, self._patience_s, self._lanes.forget)
         listener = Listener(self._address, name, partial(self._bell.ring, here=True))
         await listener.start()
-        keyed = Pool(self._address, _KEYED, self._patience_s)
+        keyed = Pool(self._address, _KEYED, self._patience_s, self._lanes.forget)
         nearby, loop = Nearby(self._address), asyncio.get_running_loop()
         crier = Crier(pool, name)
         self._inside = _Open(pool, keyed, crier, listener, asyncio.Lock(), nearby, loop)
@@ -172,9 +173,6 @@ class PostgresStore(Alike[_Open]):
         opened = self._opened(now)
         need_size(units, want)
         batch = sort(units)
-        unknown = self._lanes.unknown(batch.lanes)
-        if unknown:
-            await opened.pool.run(lambda one: self._lanes.learn(one, unknown))
         seen = self._bell.rung
         step = Step(self._lanes, batch, want, now, self._marks.told(seen))
         if len(units) == 1 and want is None and (batch.born is not None or batch.fresh):
@@ -213,9 +211,10 @@ class PostgresStore(Alike[_Open]):
         if len(births) > 1 or near.has_company:
             return False
         opened, common = self._opened(self.now()), bearing.shared(births.rows[0][0])
-        if common is None or self._lanes.unknown([common.lane]):
+        lanes = self._lanes.as_they_are()
+        if common is None or lanes.unknown([common.lane]):
             return False
-        told = bearing.lone(births, common, self._lanes)
+        told = bearing.lone(births, common, lanes)
         if not near.is_free(told):
             return False
         word = opened.crier.word()
@@ -344,7 +343,7 @@ class PostgresStore(Alike[_Open]):
         return await self._run(reading.get, keys)
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        return await self._run(reading.find, chosen, page)
+        return await walked(lambda part: self._run(reading.find, chosen, part), page)
 
     async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
         return await self._run(reading.flows, keys)

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from detent.errors import UnsupportedStore
-from detent.stores.migrations import Migration, TableVersion, missing, need_all
+from detent.stores.migrations import Migration, TableVersion, Watch, missing, need_all
 from detent.stores.sqlite import place
 from detent.stores.sqlite.connection import need_version, open_as_it_is, open_writer
 from detent.stores.sqlite.faults import translated
@@ -33,7 +33,7 @@ def pending_migrations(url: str) -> Sequence[Migration]:
     return [_complete(one) for one in missing(MIGRATIONS, tables)]
 
 
-def run_migrations(url: str) -> Sequence[Migration]:
+def run_migrations(url: str, watch: Watch = lambda _: None) -> Sequence[Migration]:
     """Run it, when this process has its turn; what was run."""
     path = place.path_of(url)
     need_version()
@@ -41,21 +41,23 @@ def run_migrations(url: str) -> Sequence[Migration]:
     turns = Turns(path)
     try:
         with turns, closing(open_writer(path)) as connection:
-            return bring_up_to_date(connection)
+            return bring_up_to_date(connection, watch=watch)
     except sqlite3.Error as error:
         raise translated(error) from error
     finally:
         turns.close()
 
 
-def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) -> list[Migration]:
+def bring_up_to_date(
+    connection: sqlite3.Connection, *, migrate: bool = True, watch: Watch = lambda _: None
+) -> list[Migration]:
     """Check and migrate in one transaction; the caller has its turn, so only one process does."""
     try:
         if not missing(MIGRATIONS, _versions(connection)):
             # Whoever only looks is not to wait for somebody's open transaction on the file.
             return []
         connection.execute(SQL["begin"])
-        done = _advance(connection, migrate)
+        done = _advance(connection, migrate, watch)
         connection.execute(SQL["commit"])
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
@@ -67,12 +69,13 @@ def bring_up_to_date(connection: sqlite3.Connection, *, migrate: bool = True) ->
     return done
 
 
-def _advance(connection: sqlite3.Connection, migrate: bool) -> list[Migration]:
+def _advance(connection: sqlite3.Connection, migrate: bool, watch: Watch) -> list[Migration]:
     tables = _versions(connection)
     if not migrate:
         need_all(MIGRATIONS, tables)
     done = [_complete(one) for one in missing(MIGRATIONS, tables)]
     for migration in done:
+        watch(migration)
         for statement in split(migration.sql):
             connection.execute(statement)
     return done

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job import Gate, Lease
+from detent.lifecycle.job.table import IN_HANDS, PARKED
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
@@ -30,6 +31,7 @@ from detent.stores.api import (
     Used,
 )
 from detent.stores.legal import is_storable
+from detent.stores.pieces import LOOK, Piece, is_narrow
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import read_flow
@@ -84,14 +86,27 @@ def unquiet(connection: _Connection, runs: Sequence[tuple[Key, str]]) -> list[Ke
     return [key for key, lease in runs if ask(SQL["quiet"], (*key, lease)).fetchone() is None]
 
 
-def find(connection: _Connection, chosen: Filter, page: Page) -> list[Stored]:
-    """The jobs that fit, newest first; tenants are merged, for the key begins with the tenant."""
-    if not is_storable((chosen, page.after)):
-        return []
+def find(connection: _Connection, chosen: Filter, page: Page) -> Piece:
+    """The jobs that fit, newest first; tenants are merged, for the key begins with the tenant.
+
+    Where all jobs of a tenant may have to be walked over, it is as far as one piece of that goes.
+    """
+    if page.limit <= 0 or not is_storable((chosen, page.after)):
+        return Piece([])
+    way, beyond = _shortest(chosen), None
+    if way == "found" and is_narrow(chosen):
+        beyond = _beyond(connection, chosen.tenant or "", page)
     tenants = _tenants(connection) if chosen.tenant is None else [chosen.tenant]
-    walks = (_walk(connection, tenant, chosen, page) for tenant in tenants)
-    found = islice(merge(*walks, reverse=True), max(page.limit, 0))
-    return stored_at(connection, [seq for *_, seq in found])
+    walks = (_walk(connection, way, (tenant, beyond or ""), chosen, page) for tenant in tenants)
+    found = islice(merge(*walks, reverse=True), page.limit)
+    after = None if beyond is None else (tenants[0], beyond)
+    return Piece(stored_at(connection, [seq for *_, seq in found]), after)
+
+
+def _beyond(connection: _Connection, tenant: str, page: Page) -> str | None:
+    asked = (tenant, _below(tenant, page), LOOK - 1)
+    row: tuple[str] | None = connection.execute(SQL["beyond"], asked).fetchone()
+    return None if row is None else row[0]
 
 
 def _tenants(connection: _Connection, of: str = "tenant") -> list[str]:
@@ -105,15 +120,12 @@ def _tenants(connection: _Connection, of: str = "tenant") -> list[str]:
 
 
 def _walk(
-    connection: _Connection, tenant: str, chosen: Filter, page: Page
+    connection: _Connection, way: str, begin: Key, chosen: Filter, page: Page
 ) -> list[tuple[str, str, int]]:
-    values = {
-        **asdict(chosen),
-        "tenant": tenant,
-        "below": _below(tenant, page),
-        "limit": max(page.limit, 0),
-    }
-    found = connection.execute(SQL[_shortest(chosen)], values)
+    tenant, beyond = begin
+    below = _below(tenant, page)
+    values = {**asdict(chosen), "tenant": tenant, "below": below, "limit": page.limit}
+    found = connection.execute(SQL[way], {**values, "beyond": beyond})
     return [(job, tenant, seq) for job, seq in found]
 
 
@@ -123,6 +135,10 @@ def _shortest(chosen: Filter) -> str:
         return "found_tagged"
     if chosen.workflow is not None:
         return "found_in_workflow"
+    if chosen.held and chosen.state in PARKED:
+        return "found_on_hold"
+    if chosen.state in IN_HANDS:
+        return "found_held"
     return "found_rare" if chosen.state in RARE_STATES else "found"
 
 

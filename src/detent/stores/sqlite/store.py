@@ -21,6 +21,7 @@ from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Key, Store, Stored, Unit, Want
 from detent.stores.births import Birth, Births
 from detent.stores.bounds import need_size
+from detent.stores.pieces import walked
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
@@ -216,7 +217,7 @@ class SqliteStore(Alike[_Open]):
         return await self._reading().read(reader.get, keys)
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        return await self._reading().read(reader.find, chosen, page)
+        return await walked(lambda part: self._reading().read(reader.find, chosen, part), page)
 
     async def flows(self, keys: Sequence[Key]) -> Sequence[Flow | None]:
         return await self._reading().read(reader.flows, keys)

@@ -19,6 +19,8 @@ from detent.surfaces.ojs.desk import Desk
 
 __all__ = ["Figures", "Late"]
 
+_LOOK: Final = 20_000
+"""How many of the newest jobs of all queues are passed over to find those of one."""
 SEEN_MAX: Final = 500
 """How many jobs of each end are looked at."""
 _MINUTE_US: Final = 60_000_000
@@ -77,7 +79,7 @@ class Figures:
 
     async def _ended(self, key: tuple[str, str | None], state: JobState, since: int) -> list[Job]:
         chosen = Filter(tenant=key[0], queue=key[1], state=state)
-        found = await self._desk.engine.store.find(chosen, Page(SEEN_MAX))
+        found = await self._desk.engine.store.find(chosen, Page(SEEN_MAX, look=_LOOK))
         return [one.job for one in found if (one.job.ended_at or 0) >= since]
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from detent.engine.queries import QueueRow
 from detent.engine.remembering import Remembered
-from detent.lifecycle.job.table import ENDED, JobState
+from detent.lifecycle.job.table import ENDED, PARKED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
@@ -28,7 +28,6 @@ __all__ = ["KIND", "Queues", "depth_of"]
 
 KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
-_HELD_MAX: Final = 10_000
 _READY_MAX: Final = 1_000
 _STATES = tuple(state.value for state in JobState)
 
@@ -203,19 +202,10 @@ class Queues:
 
     async def _held(self, tenant: str, row: QueueRow) -> Counter[str]:
         """How many of those that wait are held."""
-        found: Counter[str] = Counter()
-        for state in ("available", "scheduled", "retryable"):
-            after: Key | None = None
-            seen = 0
-            while row.counts.get(state, 0) > seen and seen < _HELD_MAX:
-                chosen = Filter(tenant=tenant, queue=row.name, state=state)
-                page = await self._desk.engine.store.find(chosen, Page(1_000, after))
-                found[state] += sum(one.job.held for one in page)
-                seen += len(page)
-                if not page:
-                    break
-                after = (tenant, page[-1].job.id)
-        return found
+        waiting = [state for state in sorted(PARKED) if row.counts.get(state, 0)]
+        chosen = [Filter(tenant=tenant, queue=row.name, state=one, held=True) for one in waiting]
+        numbers = [await self._desk.engine.queries.count(one) for one in chosen]
+        return Counter(dict(zip(waiting, numbers, strict=True)))
 
     async def detailed(self, call: Call) -> Reply:
         """One queue for operators: its numbers, what is set about it, and its oldest ready job."""

@@ -35,6 +35,11 @@ ROLLBACK TO SAVEPOINT unit
 -- name: lock_timeout
 SELECT set_config('lock_timeout', $milliseconds, true)
 
+-- name: take_your_time
+-- Whoever looks after the server may have set how long a statement takes at most; what is done once and
+-- over everything would never be done.
+SELECT set_config('statement_timeout', '0', true)
+
 -- name: xact_id
 SELECT pg_current_xact_id()::text AS xid
 

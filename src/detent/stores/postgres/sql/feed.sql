@@ -4,10 +4,14 @@
 
 -- part: foreign
 -- What can be seen was written by a transaction that had begun; what was written by one that is still
--- to come was brought here by a restore from a server that had counted further.
+-- to come was brought here by a restore from a server that had counted further. All that came by the one
+-- before stays above our own numbers for years, so only the lowest are looked at: whatever else came since
+-- then is found among them, or when our own numbers have come as far as its own.
 EXISTS (
-    SELECT FROM detent.{{apart}} AS e WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot())
-        AND e.seq > last.floor
+    SELECT FROM (
+        SELECT e.seq FROM detent.{{apart}} AS e
+        WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot()) ORDER BY e.xid LIMIT 100
+    ) AS e WHERE e.seq > last.floor
 )
 
 -- part: last
@@ -31,10 +35,11 @@ fresh AS MATERIALIZED (
 
 -- part: newly
 (
-    SELECT e.* FROM fresh JOIN detent.{{apart}} AS e ON e.xid >= pg_snapshot_xmax(fresh.snapshot)
+    SELECT e.* FROM fresh JOIN detent.{{apart}} AS e
+        ON e.xid >= pg_snapshot_xmax(fresh.snapshot) AND e.xid < pg_snapshot_xmax(fresh.target)
     UNION ALL
     SELECT e.* FROM fresh CROSS JOIN pg_snapshot_xip(fresh.snapshot) AS open (xid)
-    JOIN detent.{{apart}} AS e ON e.xid = open.xid
+    CROSS JOIN LATERAL (SELECT * FROM detent.{{apart}} AS e WHERE e.xid = open.xid OFFSET 0) AS e
 ) AS e CROSS JOIN fresh
 WHERE e.seq > fresh.after AND e.seq > fresh.floor AND pg_visible_in_snapshot(e.xid, fresh.target)
 ORDER BY e.seq LIMIT $most::bigint

@@ -13,35 +13,44 @@ LEFT JOIN LATERAL (
 WHERE held.lease IS DISTINCT FROM told.lease
 
 -- part: tenants
+-- The one that is asked for, or all that there are, one step of the index each. Whether it is asked for is
+-- not known when the plan is made: in one condition with the other way, all tenants before it are walked over.
 WITH RECURSIVE tenants AS (
-    (SELECT j.tenant FROM detent.jobs AS j
-    WHERE $tenant::text IS NULL OR j.tenant = $tenant ORDER BY j.tenant LIMIT 1)
+    (
+        SELECT $tenant::text COLLATE "C" AS tenant WHERE $tenant::text IS NOT NULL
+        UNION ALL
+        (SELECT j.tenant FROM detent.{{apart}} AS j WHERE $tenant::text IS NULL ORDER BY j.tenant LIMIT 1)
+    )
     UNION ALL
     SELECT (
-        SELECT j.tenant FROM detent.jobs AS j WHERE j.tenant > tenants.tenant
+        SELECT j.tenant FROM detent.{{apart}} AS j WHERE j.tenant > tenants.tenant
         ORDER BY j.tenant LIMIT 1
     ) FROM tenants WHERE tenants.tenant IS NOT NULL AND $tenant::text IS NULL
 )
 
+-- part: within
+-- Plain bounds, so that the index begins where the page before has ended.
+{{apart}}.id <= $upto::text AND {{apart}}.id >= $beyond::text
+    AND ({{apart}}.id < $upto OR {{apart}}.tenant < $after_tenant::text)
+
+-- part: fits
+AND ($queue::text IS NULL OR j.queue = $queue)
+AND ($state::text IS NULL OR j.state = $state)
+AND ($type::text IS NULL OR j.type = $type)
+AND ($profile::text IS NULL OR j.profile = $profile)
+AND ($key::text IS NULL OR j.key = $key)
+AND ($workflow::text IS NULL OR j.workflow = $workflow)
+AND ($step::text IS NULL OR j.step = $step)
+AND ($held::boolean IS NULL OR j.held = $held)
+
 -- part: page
 SELECT s.* FROM (
-    {{tenants}}
+    {{tenants jobs}}
     SELECT one.tenant, one.id FROM tenants CROSS JOIN LATERAL (
         SELECT j.tenant, j.id FROM detent.jobs AS j
-        LEFT JOIN detent.lanes AS l ON l.lane = j.lane
-        LEFT JOIN detent.unplaced AS u
-            ON j.lane IS NULL AND u.tenant = j.tenant AND u.id = j.id
-        WHERE j.tenant = tenants.tenant
-            AND ($after_id::text IS NULL
-                OR j.id < $after_id OR (j.id = $after_id AND j.tenant < $after_tenant::text))
+        WHERE j.tenant = tenants.tenant AND {{within j}}
             {{apart}}
-            AND ($queue::text IS NULL OR j.queue = $queue)
-            AND ($state::text IS NULL OR j.state = $state)
-            AND ($type::text IS NULL OR coalesce(l.type, u.type) = $type)
-            AND ($profile::text IS NULL OR j.profile = $profile)
-            AND ($key::text IS NULL OR (coalesce(l.key, u.key) = $key AND $key <> ''))
-            AND ($workflow::text IS NULL OR j.workflow = $workflow)
-            AND ($step::text IS NULL OR j.step = $step)
+            {{fits}}
         ORDER BY j.id DESC LIMIT $most::bigint
     ) AS one
     ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
@@ -59,25 +68,48 @@ ORDER BY s.id DESC, s.tenant DESC
 -- name: found_held
 {{page AND j.state = $state AND j.lease IS NOT NULL}}
 
+-- name: found_on_hold
+{{page AND j.held AND j.ended_at IS NULL}}
+
 -- name: found_in_workflow
 {{page AND j.workflow = $workflow AND j.workflow IS NOT NULL}}
 
 -- name: found_tagged
-{{page AND EXISTS (
-    SELECT FROM detent.tags AS t
-    WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
-)}}
+-- From the newest that has the tag; each is looked up for itself, for there may be very many.
+SELECT s.* FROM (
+    {{tenants jobs}}
+    SELECT one.tenant, one.id FROM tenants CROSS JOIN LATERAL (
+        SELECT t.tenant, t.id FROM detent.tags AS t CROSS JOIN LATERAL (
+            SELECT FROM detent.jobs AS j
+            WHERE j.tenant = t.tenant AND j.id = t.id
+                {{fits}}
+            OFFSET 0
+        ) AS job
+        WHERE t.tenant = tenants.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND {{within t}}
+        ORDER BY t.id DESC LIMIT $most::bigint
+    ) AS one
+    ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
+) AS page JOIN detent.stored AS s ON s.tenant = page.tenant AND s.id = page.id
+ORDER BY s.id DESC, s.tenant DESC
+
+-- name: beyond
+-- The last of the next so many jobs, if there are more than that.
+SELECT j.id FROM detent.jobs AS j
+WHERE j.tenant = $tenant AND j.id <= $upto::text
+ORDER BY j.id DESC OFFSET $look::bigint LIMIT 1
 
 -- name: found_workflows
-SELECT w.record FROM detent.workflows AS w
-WHERE ($tenant::text IS NULL OR w.tenant = $tenant) AND ($state::text IS NULL OR w.state = $state)
-    AND ($after_id::text IS NULL
-        OR w.id < $after_id OR (w.id = $after_id AND w.tenant < $after_tenant::text))
-ORDER BY w.id DESC, w.tenant DESC LIMIT $most::bigint
+{{tenants workflows}}
+SELECT one.record FROM tenants CROSS JOIN LATERAL (
+    SELECT w.record, w.id, w.tenant FROM detent.workflows AS w
+    WHERE w.tenant = tenants.tenant AND {{within w}} AND ($state::text IS NULL OR w.state = $state)
+    ORDER BY w.id DESC LIMIT $most::bigint
+) AS one
+ORDER BY one.id DESC, one.tenant DESC LIMIT $most::bigint
 
 -- name: records
 SELECT kind, id, version, data, wake_at, tenant FROM detent.records
-WHERE kind = $kind AND tenant = $tenant AND ($after::text IS NULL OR id > $after)
+WHERE kind = $kind AND tenant = $tenant AND id >= coalesce($after::text, '') AND id IS DISTINCT FROM $after
 ORDER BY id LIMIT $most::bigint
 
 -- name: record_named

@@ -12,7 +12,7 @@ SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
 -- name: found
 SELECT j.id, j.seq FROM detent_jobs AS j
-WHERE j.tenant = :tenant AND j.id < :below
+WHERE j.tenant = :tenant AND j.id < :below AND j.id >= :beyond
     AND (:queue IS NULL OR j.queue = :queue)
     AND (:state IS NULL OR j.state = :state)
     AND (:type IS NULL OR j.type = :type)
@@ -20,7 +20,25 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_held
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_holding
+WHERE j.lease IS NOT NULL AND j.tenant = :tenant AND j.id < :below
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: beyond
+-- The last of the next so many jobs, if there are more than that.
+SELECT id FROM detent_jobs WHERE tenant = ? AND id < ? ORDER BY id DESC LIMIT 1 OFFSET ?
 
 -- name: found_rare
 SELECT j.id, j.seq FROM detent_jobs AS j
@@ -33,6 +51,21 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_on_hold
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_held
+WHERE j.tenant = :tenant AND j.id < :below
+    AND j.held = 1 AND j.ended_at IS NULL
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_in_workflow
@@ -46,6 +79,7 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_tagged
@@ -59,6 +93,7 @@ WHERE t.tenant = :tenant AND t.id < :below
     AND (:key IS NULL OR j.key = :key)
     AND (:workflow IS NULL OR j.workflow = :workflow)
     AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
 ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by

@@ -267,6 +267,18 @@ async def test_counts_follow_every_move(world: World) -> None:
     assert await counted() == {("a", "completed"): 1, ("b", "available"): 2}
 
 
+async def test_the_payloads_of_live_jobs_weigh(world: World) -> None:
+    assert await world.store.weight("", "default") == 0
+    first = await world.push(body=Body("a", '["\u00e9"]'))
+    await world.push(body=Body("a", "[1]", meta='{"k": 1}'))
+    await world.push(body=Body("a", "[12]"), tenant="t")
+    await world.push(body=Body("a", "[12]"), queue="other")
+    assert await world.store.weight("", "default") == len('["\u00e9"]'.encode()) + 3
+    await world.do(first, j.Cancel(), USER)
+    assert await world.store.weight("", "default") == 3
+    assert await world.store.weight("half \ud800", "nul \0") == 0
+
+
 async def test_counts_can_be_asked_for_one_tenant(world: World) -> None:
     await world.push(tenant="t")
     await world.push(tenant="u")

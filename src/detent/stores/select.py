@@ -19,6 +19,8 @@ class Filter(msgspec.Struct, frozen=True):
     tag: str | None = None
     workflow: str | None = None
     step: str | None = None
+    letters: bool = False
+    """Only dead letters; they are among the discarded ones, which must be asked for."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from detent.lifecycle import job, seal, worker, workflow
+from detent.lifecycle.letters import is_letter
 from detent.stores import api, legal, quotas
 from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
@@ -48,6 +49,11 @@ class Reading(Alike[Tables]):
         jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]
         counted = Counter((one.tenant, one.queue, one.state.value) for one in jobs)
         return [api.Counted(*where, number) for where, number in sorted(counted.items())]
+
+    async def weight(self, tenant: str, queue: str) -> int:
+        mine = [one for one in self._all.jobs.values() if one.job.ended_at is None]
+        found = [one.body for one in mine if (one.job.tenant, one.job.queue) == (tenant, queue)]
+        return sum(len(body.payload.encode()) for body in found)
 
     async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
         return first(limit, (key for key in sorted(self._all.jobs) if key > (after or ())))
@@ -149,4 +155,6 @@ def _is_chosen(stored: Stored, chosen: Filter) -> bool:
     """All that is asked for; of a job's tags one is enough."""
     of_job = all(getattr(chosen, name) in (None, getattr(stored.job, name)) for name in _OF_JOB)
     of_body = all(getattr(chosen, name) in (None, getattr(stored.body, name)) for name in _OF_BODY)
-    return of_job and of_body and (chosen.tag is None or chosen.tag in stored.body.tags)
+    of_end = not chosen.letters or is_letter(stored.job, stored.body.retry)
+    is_tagged = chosen.tag is None or chosen.tag in stored.body.tags
+    return of_job and of_body and of_end and is_tagged

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from detent.errors import BadUrl
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
+from detent.lifecycle.letters import is_letter
 from detent.stores import api, bounds, judging
 from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
 from detent.stores.memory.reading import Reading, due, first
@@ -82,7 +83,8 @@ class MemoryStore(Reading):
         self._all.write(Unit(want.command_id, tuple(moves)), now)
         granted = tuple(self._all.jobs[key_of(move.job)] for move in moves)
         is_short = len(granted) < len(want.leases)
-        return api.Claimed(granted, retry_at=quotas.free_at if is_short else None)
+        retry_at = quotas.free_at if is_short else None
+        return api.Claimed(granted, retry_at=retry_at, passed=quotas.passed)
 
     def _met(self, name: Named) -> Met | None:
         """A limit as it stands, if there is one of that name."""
@@ -251,13 +253,15 @@ class MemoryStore(Reading):
 
     def _ready(self, rules: Sequence[api.Retention]) -> list[Key]:
         """The jobs that may go."""
-        tables, jobs = self._all, [one.job for one in self._all.jobs.values()]
-        over = [job for job in jobs if any(self._lets_go(rule, job) for rule in rules)]
+        tables, jobs = self._all, self._all.jobs.values()
+        over = [one.job for one in jobs if any(self._lets_go(rule, one) for rule in rules)]
         ready = [job for job in over if tables.is_sealed(key_of(job)) and tables.is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 
-    def _lets_go(self, rule: api.Retention, job: j.Job) -> bool:
-        is_meant = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
+    def _lets_go(self, rule: api.Retention, stored: Stored) -> bool:
+        job, is_kept = stored.job, not rule.letters and is_letter(stored.job, stored.body.retry)
+        is_there = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
+        is_meant = is_there and not is_kept
         is_over = job.ended_at is not None and job.ended_at < rule.before
         return is_meant and is_over and job.state == rule.state
 

@@ -26,7 +26,7 @@ from detent.stores.api import (
     Unique,
     key_of,
 )
-from detent.stores.select import Filter, Page
+from detent.stores.select import Filter, Only, Page
 from tests.contract.making import NEVER, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
@@ -381,7 +381,7 @@ async def failed(world: World, name: str, cause: Cause, body: Body) -> j.Job:
 
 async def letters(world: World) -> str:
     """The ids of those that are found as dead letters."""
-    found = await world.store.find(Filter(state="discarded", letters=True))
+    found = await world.store.find(Filter(state="discarded", only=Only.LETTERS))
     return "".join(sorted(one.job.id for one in found))
 
 
@@ -398,8 +398,8 @@ async def test_dead_letters_are_told_from_what_is_merely_discarded(world: World)
         await failed(world, name, cause, body)
     await world.do(await world.push(id="g", body=KEPT), j.Drop(), SYSTEM)
     assert await letters(world) == "abd"
-    assert len(await world.store.find(Filter(state="discarded", letters=True), Page(2))) == 2
-    assert list(await world.store.find(Filter(state="completed", letters=True))) == []
+    assert len(await world.store.find(Filter(state="discarded", only=Only.LETTERS), Page(2))) == 2
+    assert list(await world.store.find(Filter(state="completed", only=Only.LETTERS))) == []
     await world.do((await world.store.get([("", "a")]))[0].job, j.Erase(), USER)  # type: ignore[union-attr]
     assert await letters(world) == "bd"
 

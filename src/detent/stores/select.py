@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-__all__ = ["FIRST_PAGE", "Filter", "Page"]
+__all__ = ["FIRST_PAGE", "Filter", "Only", "Page"]
+
+
+class Only(StrEnum):
+    """What no single field of a job says."""
+
+    LETTERS = "letters"
+    """Discarded, and a dead letter."""
+    READY = "ready"
+    """Available, not held, and behind no closed step, as far as the store has written that down."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -19,8 +30,8 @@ class Filter(msgspec.Struct, frozen=True):
     tag: str | None = None
     workflow: str | None = None
     step: str | None = None
-    letters: bool = False
-    """Only dead letters; they are among the discarded ones, which must be asked for."""
+    only: str | None = None
+    """One of `Only`."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ from detent.lifecycle.letters import is_letter
 from detent.stores import api, legal, quotas
 from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
+from detent.stores.gates import behind
 from detent.stores.memory.tables import Tables
-from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.select import FIRST_PAGE, Filter, Only, Page
 
 __all__ = ["Reading", "due", "first"]
 
@@ -39,7 +40,19 @@ class Reading(Alike[Tables]):
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         jobs = self._all.jobs if legal.is_storable((chosen, page.after)) else {}
-        return _paged({key: one for key, one in jobs.items() if _is_chosen(one, chosen)}, page)
+        found = {key: one for key, one in jobs.items() if _is_chosen(one, chosen)}
+        return _paged({key: one for key, one in found.items() if self._is_only(one, chosen)}, page)
+
+    def _is_only(self, stored: Stored, chosen: Filter) -> bool:
+        """What no single field says."""
+        if chosen.only == Only.LETTERS:
+            return is_letter(stored.job, stored.body.retry)
+        return chosen.only is None or self._is_ready(stored)
+
+    def _is_ready(self, stored: Stored) -> bool:
+        of, flows = stored.job, self._all.flows
+        is_free = of.state is job.JobState.AVAILABLE and not of.held
+        return is_free and not behind(of, flows.get((of.tenant, of.workflow or ""))).closed
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         jobs = [one for _, one in sorted(self._all.jobs.items()) if one.job.lease]
@@ -155,6 +168,4 @@ def _is_chosen(stored: Stored, chosen: Filter) -> bool:
     """All that is asked for; of a job's tags one is enough."""
     of_job = all(getattr(chosen, name) in (None, getattr(stored.job, name)) for name in _OF_JOB)
     of_body = all(getattr(chosen, name) in (None, getattr(stored.body, name)) for name in _OF_BODY)
-    of_end = not chosen.letters or is_letter(stored.job, stored.body.retry)
-    is_tagged = chosen.tag is None or chosen.tag in stored.body.tags
-    return of_job and of_body and of_end and is_tagged
+    return of_job and of_body and (chosen.tag is None or chosen.tag in stored.body.tags)

@@ -254,14 +254,16 @@ class MemoryStore(Reading):
     def _ready(self, rules: Sequence[api.Retention]) -> list[Key]:
         """The jobs that may go."""
         tables, jobs = self._all, self._all.jobs.values()
-        over = [one.job for one in jobs if any(self._lets_go(rule, one) for rule in rules)]
+        over = [one.job for one in jobs if any(self._may_go(rule, one) for rule in rules)]
         ready = [job for job in over if tables.is_sealed(key_of(job)) and tables.is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 
-    def _lets_go(self, rule: api.Retention, stored: Stored) -> bool:
-        job, is_kept = stored.job, not rule.letters and is_letter(stored.job, stored.body.retry)
-        is_there = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
-        is_meant = is_there and not is_kept
+    def _may_go(self, rule: api.Retention, stored: Stored) -> bool:
+        is_kept = not rule.letters and is_letter(stored.job, stored.body.retry)
+        return self._lets_go(rule, stored.job) and not is_kept
+
+    def _lets_go(self, rule: api.Retention, job: j.Job) -> bool:
+        is_meant = rule.tenant in (None, job.tenant) and rule.queue in (None, job.queue)
         is_over = job.ended_at is not None and job.ended_at < rule.before
         return is_meant and is_over and job.state == rule.state
 

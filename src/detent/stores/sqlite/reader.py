@@ -114,8 +114,8 @@ def _walk(
 
 def _shortest(chosen: Filter) -> str:
     """The statement that walks over the fewest jobs."""
-    if chosen.letters:
-        return "found_letters"
+    if chosen.only is not None:
+        return f"found_{chosen.only}"
     if chosen.tag is not None:
         return "found_tagged"
     if chosen.workflow is not None:

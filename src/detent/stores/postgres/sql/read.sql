@@ -54,6 +54,28 @@ ORDER BY s.id DESC, s.tenant DESC
     WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
 ))}}
 
+-- name: found_ready
+SELECT s.* FROM (
+    SELECT j.tenant, j.id FROM detent.lanes AS l JOIN detent.jobs AS j ON j.lane = l.lane
+    WHERE ($tenant::text IS NULL OR l.tenant = $tenant)
+        AND ($queue::text IS NULL OR l.queue = $queue)
+        AND ($type::text IS NULL OR l.type = $type)
+        AND ($key::text IS NULL OR (l.key = $key AND $key <> ''))
+        AND j.state = 'available' AND NOT j.held AND NOT j.gated
+        AND ($state::text IS NULL OR j.state = $state)
+        AND ($profile::text IS NULL OR j.profile = $profile)
+        AND ($workflow::text IS NULL OR j.workflow = $workflow)
+        AND ($step::text IS NULL OR j.step = $step)
+        AND ($tag::text IS NULL OR EXISTS (
+            SELECT FROM detent.tags AS t
+            WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
+        ))
+        AND ($after_id::text IS NULL
+            OR j.id < $after_id OR (j.id = $after_id AND j.tenant < $after_tenant::text))
+    ORDER BY j.id DESC, j.tenant DESC LIMIT $most::bigint
+) AS page JOIN detent.stored AS s ON s.tenant = page.tenant AND s.id = page.id
+ORDER BY s.id DESC, s.tenant DESC
+
 -- name: found_held
 {{page AND j.state = $state AND j.lease IS NOT NULL}}
 

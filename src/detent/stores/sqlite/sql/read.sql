@@ -49,6 +49,23 @@ WHERE j.tenant = :tenant AND j.id < :below
     ))
 ORDER BY j.id DESC LIMIT :limit
 
+-- name: found_ready
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_claimable
+WHERE j.tenant = :tenant AND j.id < :below
+    AND j.state = 'available' AND j.held = 0 AND j.gated = 0
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:tag IS NULL OR EXISTS (
+        SELECT 1 FROM detent_tags AS t
+        WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
+    ))
+ORDER BY j.id DESC LIMIT :limit
+
 -- name: found_in_workflow
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below

@@ -12,7 +12,7 @@ import pytest
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.stores.api import Body, Counted, Key, Line, Rejected, key_of
-from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.select import FIRST_PAGE, Filter, Only, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
@@ -181,6 +181,24 @@ async def test_jobs_are_found_by_key_tag_workflow_and_step(world: World) -> None
     assert await found(step="t") == "f"
     assert await found(workflow="s") == ""
     assert await found(workflow="w", tenant="t2") == ""
+
+
+async def test_what_is_ready_is_told_from_what_is_merely_available(world: World) -> None:
+    await world.claimed(id="e")
+    await world.push(id="a", body=Body("x", key="k"))
+    await world.push(id="b")
+    await world.do(await world.push(id="c"), j.Hold(), USER)
+    await world.push(id="d", run_at=world.now + SECOND)
+    members = [world.make.new(id=name, workflow="w", step=name) for name in ("f", "g")]
+    await world.make_flow("w", w.chain("f", "g"), *members)
+    await world.push(id="h", tenant="t")
+    found = await world.store.find(Filter(tenant="", only=Only.READY))
+    assert [one.job.id for one in found] == ["f", "b", "a"]
+    keyed = await world.store.find(Filter(tenant="", key="k", queue="default", only=Only.READY))
+    assert [one.job.id for one in keyed] == ["a"]
+    page = await world.store.find(Filter(only=Only.READY), Page(2, ("", "f")))
+    assert [one.job.id for one in page] == ["b", "a"]
+    assert list(await world.store.find(Filter(queue="other", only=Only.READY))) == []
 
 
 async def test_a_key_without_a_character_is_none(world: World) -> None:

@@ -26,13 +26,14 @@ from detent.surfaces.ojs.faults import invalid, missing, of_refusal
 from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
-from detent.surfaces.ojs.wire import duration, instant, told
+from detent.surfaces.ojs.wire import instant, told
 
 __all__ = ["KEPT_MAX", "KEPT_US", "PAGE", "PRUNED_BY", "Chosen", "Letter", "Letters"]
 
 KEPT_MAX: Final = 10_000
 """How many dead letters of a tenant are kept, and listed; the oldest go first."""
-KEPT_US: Final = 180 * 86_400 * 1_000_000
+_KEPT_DAYS: Final = 180
+KEPT_US: Final = _KEPT_DAYS * 86_400 * 1_000_000
 PAGE: Final = 1_000
 PRUNED_BY: Final = "dead letter retention"
 """Who erases those that need not be kept any more."""
@@ -119,7 +120,7 @@ class Letters:
             "total": len(found),
             "by_queue": Counter(one.job.queue for one in found),
             "by_error_type": Counter(_error_type(one) for one in found),
-            "retention": {"max_age": duration(KEPT_US), "max_entries": KEPT_MAX},
+            "retention": {"max_age": f"P{_KEPT_DAYS}D", "max_entries": KEPT_MAX},
         }
         if ends:
             told_of |= {"oldest_at": told(ends[0]), "newest_at": told(ends[-1])}

@@ -189,8 +189,9 @@ async def test_what_is_ready_is_told_from_what_is_merely_available(world: World)
     await world.push(id="b")
     await world.do(await world.push(id="c"), j.Hold(), USER)
     await world.push(id="d", run_at=world.now + SECOND)
-    members = [world.make.new(id=name, workflow="w", step=name) for name in ("f", "g")]
-    await world.make_flow("w", w.chain("f", "g"), *members)
+    steps = {"f": "one", "g": "two"}
+    members = [world.make.new(id=k, workflow="w", step=v) for k, v in steps.items()]
+    await world.make_flow("w", w.chain("one", "two"), *members)
     await world.push(id="h", tenant="t")
     found = await world.store.find(Filter(tenant="", only=Only.READY))
     assert [one.job.id for one in found] == ["f", "b", "a"]

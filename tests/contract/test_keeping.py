@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.lifecycle.retry import RetryPolicy
+from detent.lifecycle.job.table import Cause
+from detent.lifecycle.retry import Exhaustion, RetryPolicy, Verdict
 from detent.stores.api import (
     Body,
     Committed,
@@ -25,7 +26,7 @@ from detent.stores.api import (
     Unique,
     key_of,
 )
-from detent.stores.select import Filter
+from detent.stores.select import Filter, Only, Page
 from tests.contract.making import NEVER, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
@@ -364,6 +365,54 @@ async def test_a_rule_may_be_for_one_tenant_or_one_queue(world: World) -> None:
     assert await left(world) == "ad"
     assert await world.prune(over(world, tenant="")) == 1
     assert await left(world) == "d"
+
+
+FINAL = Verdict(retry=False, delay_us=0, cause=Cause.EXHAUSTED)
+KEPT = Body("mail.send", retry=RetryPolicy(on_exhaustion=Exhaustion.DEAD_LETTER))
+
+
+async def failed(world: World, name: str, cause: Cause, body: Body) -> j.Job:
+    """A job that was discarded for this reason."""
+    job = await world.claimed(id=name, body=body)
+    lease, verdict = job.lease, replace(FINAL, cause=cause)
+    fail = j.Fail(lease=lease, code="boom")
+    return await world.do(job, fail, WORKER, verdict=verdict, store={"lease": lease})
+
+
+async def letters(world: World) -> str:
+    """The ids of those that are found as dead letters."""
+    found = await world.store.find(Filter(state="discarded", only=Only.LETTERS))
+    return "".join(sorted(one.job.id for one in found))
+
+
+async def test_dead_letters_are_told_from_what_is_merely_discarded(world: World) -> None:
+    plain = Body("mail.send", retry=RetryPolicy(non_retryable=('"on_exhaustion":"dead_letter"',)))
+    for name, cause, body in [
+        ("a", Cause.EXHAUSTED, KEPT),
+        ("b", Cause.NOT_RETRYABLE, KEPT),
+        ("c", Cause.DISCARD_ASKED, KEPT),
+        ("d", Cause.DEAD_LETTER_ASKED, Body("mail.send")),
+        ("e", Cause.EXHAUSTED, plain),
+        ("f", Cause.EXHAUSTED, Body("mail.send")),
+    ]:
+        await failed(world, name, cause, body)
+    await world.do(await world.push(id="g", body=KEPT), j.Drop(), SYSTEM)
+    assert await letters(world) == "abd"
+    assert len(await world.store.find(Filter(state="discarded", only=Only.LETTERS), Page(2))) == 2
+    assert list(await world.store.find(Filter(state="completed", only=Only.LETTERS))) == []
+    await world.do((await world.store.get([("", "a")]))[0].job, j.Erase(), USER)  # type: ignore[union-attr]
+    assert await letters(world) == "bd"
+
+
+async def test_a_rule_may_keep_dead_letters(world: World) -> None:
+    await failed(world, "a", Cause.EXHAUSTED, KEPT)
+    await failed(world, "b", Cause.EXHAUSTED, Body("mail.send"))
+    await failed(world, "c", Cause.DEAD_LETTER_ASKED, Body("mail.send"))
+    await seal_all(world)
+    world.clock.move(1)
+    assert await world.prune(over(world, "discarded", letters=False)) == 1
+    assert await left(world) == "ac"
+    assert await world.prune(over(world, "discarded")) == 2
 
 
 async def test_it_is_enough_that_one_rule_lets_it_go(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle.profile import Deadlines
-from detent.stores.api import Body, GateKind, Limit, Limited, LimitKind, LimitRow, Used
+from detent.stores.api import Body, GateKind, Limit, Limited, LimitKind, LimitRow, Passed, Used
 from tests.contract.making import ALIVE, LOST, NEVER, SECOND, SYSTEM, USER, WORKER
 from tests.contract.world import World
 
@@ -73,6 +73,22 @@ async def test_claimers_and_finishers_at_once_never_exceed_the_limit(world: Worl
         assert len(held) <= 3
         held += [] if held else await world.claim(3)
     assert done == 30
+
+
+async def test_a_claim_tells_whom_it_met_and_passed_by(world: World) -> None:
+    await world.limit("acme", LimitKind.KEY, concurrency=1)
+    await push(world, "a", "b")
+    await push(world, "c", body=keyed("tiny"))
+    claimed = await world.wish(2)
+    assert [one.job.id for one in claimed.jobs] == ["a", "c"]
+    assert claimed.passed == (Passed(LimitKind.KEY, "default", "acme"),)
+    await world.limit("default", concurrency=2)
+    await push(world, "d", body=keyed(None))
+    both_full = [Passed(kind, "default", "acme") for kind in (LimitKind.KEY, LimitKind.QUEUE)]
+    unkeyed = Passed(LimitKind.QUEUE, "default")
+    assert (await world.wish(2)).passed == tuple(sorted([*both_full, unkeyed]))
+    # Who wants no more has met nobody.
+    assert (await world.wish(2, queues=("other",))).passed == ()
 
 
 async def test_a_unit_that_ends_a_job_makes_room_for_the_wish_beside_it(world: World) -> None:

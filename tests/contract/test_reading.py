@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
 from detent.stores.api import Body, Counted, Glancing, Key, Line, Rejected, key_of
-from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.select import FIRST_PAGE, Filter, Only, Page
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
@@ -219,6 +219,25 @@ async def test_jobs_are_found_by_whether_they_are_held(world: World) -> None:
     assert await found(held=True, queue="other", state="available") == []
 
 
+async def test_what_is_ready_is_told_from_what_is_merely_available(world: World) -> None:
+    await world.claimed(id="e")
+    await world.push(id="a", body=Body("x", key="k"))
+    await world.push(id="b")
+    await world.do(await world.push(id="c"), j.Hold(), USER)
+    await world.push(id="d", run_at=world.now + SECOND)
+    steps = {"f": "one", "g": "two"}
+    members = [world.make.new(id=k, workflow="w", step=v) for k, v in steps.items()]
+    await world.make_flow("w", w.chain("one", "two"), *members)
+    await world.push(id="h", tenant="t")
+    found = await world.store.find(Filter(tenant="", only=Only.READY))
+    assert [one.job.id for one in found] == ["f", "b", "a"]
+    keyed = await world.store.find(Filter(tenant="", key="k", queue="default", only=Only.READY))
+    assert [one.job.id for one in keyed] == ["a"]
+    page = await world.store.find(Filter(only=Only.READY), Page(2, ("", "f")))
+    assert [one.job.id for one in page] == ["b", "a"]
+    assert list(await world.store.find(Filter(queue="other", only=Only.READY))) == []
+
+
 async def test_a_key_without_a_character_is_none(world: World) -> None:
     [outcome] = await world.commit(world.make.pushed(body=Body("x", key="")))
     assert isinstance(outcome, Rejected)
@@ -301,6 +320,18 @@ async def test_counts_follow_every_move(world: World) -> None:
     assert await counted() == {("a", "active"): 1, ("b", "available"): 2}
     await world.do(taken.job, j.Complete(lease=taken.job.lease), WORKER)
     assert await counted() == {("a", "completed"): 1, ("b", "available"): 2}
+
+
+async def test_the_payloads_of_live_jobs_weigh(world: World) -> None:
+    assert await world.store.weight("", "default") == 0
+    first = await world.push(body=Body("a", '["\u00e9"]'))
+    await world.push(body=Body("a", "[1]", meta='{"k": 1}'))
+    await world.push(body=Body("a", "[12]"), tenant="t")
+    await world.push(body=Body("a", "[12]"), queue="other")
+    assert await world.store.weight("", "default") == len('["\u00e9"]'.encode()) + 3
+    await world.do(first, j.Cancel(), USER)
+    assert await world.store.weight("", "default") == 3
+    assert await world.store.weight("half \ud800", "nul \0") == 0
 
 
 async def test_counts_can_be_asked_for_one_tenant(world: World) -> None:

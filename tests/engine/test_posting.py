@@ -193,6 +193,21 @@ def test_a_name_that_turns_to_this_machine_after_it_was_checked_reaches_nothing(
     assert asyncio.run(run()) == 0
 
 
+def test_who_gives_an_address_does_not_wait_for_slow_names() -> None:
+    async def slow(_: str, __: int) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return []
+
+    async def run() -> None:
+        poster = Poster(resolver=slow, look_s=0.05, timeout_s=0.05)
+        await poster.check("https://slow.example/")
+        # What is sent there is judged by what the name says then, or not sent.
+        with pytest.raises(PostFailed):
+            await post("https://slow.example/", poster)
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
 def test_the_request_is_what_was_asked_for() -> None:
     async def run() -> None:
         async with receiving(204) as receiver:

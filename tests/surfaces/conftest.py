@@ -16,6 +16,7 @@ from tests.surfaces.engines import Yard
 from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.rest import SECRET_KEY, Rest, Site, program, worker
 from tests.surfaces.server import Client, Running, running
+from tests.surfaces.town import Town
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
@@ -80,6 +81,19 @@ def yard(
     url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
     with running(url, Settings(stall_s=1.0, legacy_events=True)) as found:
         yield Yard(url, found.port)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def town(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Town]:
+    """Two servers of one store."""
+    folder: Path = tmp_path_factory.mktemp("town")
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
+    with running(url, Settings()) as first, running(url, Settings()) as second:
+        found = Town([first, second])
+        yield found
+        found.close()
 
 
 @pytest.hookimpl(tryfirst=True)

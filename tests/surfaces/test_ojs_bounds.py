@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,99 +17,11 @@ from detent.engine.asks import Ask
 from detent.engine.entering import Entry
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
-from detent.surfaces.http.exchange import Settings
 from detent.surfaces.ojs import crowds
 from detent.surfaces.ojs.crowds import Crowds
-from tests.postgres.server import databases
 from tests.surfaces.jobnik import Jobnik
-from tests.surfaces.server import Answer, Client, Running, eventually, running
-
-BOUND = 5
-PUSHERS = 12
-
-
-class Town:
-    """Two servers of one store, and those who come to them."""
-
-    def __init__(self, servers: list[Running]) -> None:
-        self._ports = cycle([server.port for server in servers])
-        self._clients: list[Client] = []
-        self.client = self.visitor()
-
-    def visitor(self) -> Client:
-        """Somebody new, at the next server."""
-        self._clients.append(Client(next(self._ports)))
-        return self._clients[-1]
-
-    def bound(self, queue: str, strategy: str, depth: int = BOUND) -> None:
-        """Let the queue hold so many; both servers know of it as soon as this returns."""
-        told = {"backpressure": {"max_depth": depth, "strategy": strategy}}
-        for one in (self.client, self.visitor()):
-            one.put(f"/admin/queues/{queue}/config", told).ok()
-
-    def at_once(self, work: Callable[[Client, int], Answer], each: int = 1) -> list[Answer]:
-        """The answers to many who begin at the same moment."""
-        start = threading.Barrier(PUSHERS)
-
-        def go(client: Client) -> list[Answer]:
-            start.wait(20)
-            return [work(client, number) for number in range(each)]
-
-        visitors = [self.visitor() for _ in range(PUSHERS)]
-        with ThreadPoolExecutor(PUSHERS) as pool:
-            return [answer for some in pool.map(go, visitors) for answer in some]
-
-    def live(self, queue: str) -> int:
-        """How many jobs of the queue have not ended."""
-        found: int = self.client.get(f"/queues/{queue}/stats").ok()["stats"]["depth"]
-        return found
-
-    def close(self) -> None:
-        for one in self._clients:
-            one.close()
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def town(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Town]:
-    folder: Path = tmp_path_factory.mktemp("town")
-    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
-    with running(url, Settings()) as first, running(url, Settings()) as second:
-        found = Town([first, second])
-        yield found
-        found.close()
-
-
-def job(queue: str, *args: Any, **options: Any) -> dict[str, Any]:
-    return {"type": "x", "args": args, "options": {"queue": queue, **options}}
-
-
-def statuses(answers: list[Answer]) -> Counter[int]:
-    return Counter(answer.status for answer in answers)
-
-
-class Watch(threading.Thread):
-    """Looks how many jobs a queue holds, again and again, until it is told to stop."""
-
-    def __init__(self, town: Town, queue: str) -> None:
-        super().__init__()
-        self._client = town.visitor()
-        self._path = f"/queues/{queue}/stats"
-        self._is_over = threading.Event()
-        self.most = 0
-
-    def run(self) -> None:
-        while not self._is_over.wait(0.01):
-            self.most = max(self.most, self._client.get(self._path).ok()["stats"]["depth"])
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self.join()
+from tests.surfaces.server import eventually
+from tests.surfaces.town import BOUND, PUSHERS, Town, Watch, job, statuses
 
 
 def test_many_at_once_find_as_much_room_as_there_is(town: Town) -> None:

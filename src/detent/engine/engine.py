@@ -17,6 +17,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
+from detent.engine.dropping import Dropping
 from detent.engine.engines import Engines
 from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
 from detent.engine.entering import Entry
@@ -100,6 +101,7 @@ class Engine:
         )
         self.bulk = Bulk(store, self.operators)
         self.directives = Directives(store, self.identity)
+        self.dropping = Dropping(store, self._apart, self.identity)
         self.aliases = Aliases(store, self._apart, self.identity, self.secrets)
         self.access = Access(store, self._apart, self.identity)
         self.subscribers = Subscribers(store, self._apart, self.identity)
@@ -205,12 +207,16 @@ class Engine:
             # It speaks, so it is there: its next beat is believed again.
             return replace(claimed, lost=False, retry_at=self.store.now() + _AGAIN_US)
         timed = [one for one in claimed.jobs if one.body.retry.total_us is not None]
-        if timed:
-            try:
+        try:
+            if timed:
                 await self._coalescer.commit([self._alarm(one) for one in timed])
-            except asyncio.CancelledError:
-                self.returning.soon(claimed.jobs)
-                raise
+            if claimed.passed:
+                # Those who are still there are met again by whoever claims next.
+                with suppress(StoreError):
+                    await self.dropping.passed(want, claimed.passed)
+        except asyncio.CancelledError:
+            self.returning.soon(claimed.jobs)
+            raise
         return claimed
 
     async def _is_only_silent(self, want: Want) -> bool:

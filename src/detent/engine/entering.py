@@ -8,6 +8,7 @@ committed, and room is looked for anew. Queues without a bound have no marks.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Move, Outcome, Record, Stale, StaleRecord, Unit, key_of, name_of
 
-__all__ = ["OUTRUN", "Entry"]
+__all__ = ["OUTRUN", "Entry", "dropped"]
 
 
 OUTRUN: Final = j.JOB.refusal(
@@ -34,19 +35,25 @@ class Entry(msgspec.Struct, frozen=True):
     by: By
     marks: tuple[Record, ...]
     drops: tuple[Job, ...] = ()
+    is_sparing: bool = True
+    """Whether one fewer goes for each who is replaced by one that comes."""
 
     def through(self, unit: Unit, now: int) -> Unit | Refusal:
         """The same unit with all of this."""
         drops = self._drops(unit)
-        moves = [move for job in drops if (move := self._dropped(job, unit, now)) is not None]
+        told = [dropped(job, j.Context(self.by, unit.command_id), now) for job in drops]
+        moves = [move for move in told if move is not None]
         if len(moves) < len(drops):
             return OUTRUN
         return replace(unit, moves=(*unit.moves, *moves), puts=(*unit.puts, *self.marks))
 
     def _drops(self, unit: Unit) -> list[Job]:
         """Who is to go. Whoever is replaced in a queue makes room too: then one fewer goes."""
-        drops = list(self.drops)
-        for queue in (move.job.queue for move in unit.moves):
+        replaced = {key_of(move.job) for move in unit.moves}
+        drops = [job for job in self.drops if key_of(job) not in replaced]
+        spared = Counter(move.job.queue for move in unit.moves if self.is_sparing)
+        spared -= Counter(job.queue for job in self.drops if key_of(job) in replaced)
+        for queue in spared.elements():
             youngest = next((job for job in reversed(drops) if job.queue == queue), None)
             if youngest is not None:
                 drops.remove(youngest)
@@ -62,8 +69,8 @@ class Entry(msgspec.Struct, frozen=True):
             case _:
                 return False
 
-    def _dropped(self, job: Job, unit: Unit, now: int) -> Move | None:
-        answer = j.decide(job, j.Drop(), now, j.Context(self.by, unit.command_id))
-        if not isinstance(answer, j.Accepted):
-            return None
-        return Move(job.version, answer.job, answer.events)
+
+def dropped(job: Job, ctx: j.Context, now: int) -> Move | None:
+    """The end of a job that waits, as it was seen; `None` if it does not wait."""
+    answer = j.decide(job, j.Drop(), now, ctx)
+    return Move(job.version, answer.job, answer.events) if isinstance(answer, j.Accepted) else None

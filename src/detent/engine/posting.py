@@ -20,6 +20,8 @@ __all__ = ["HEAD_BYTES_MAX", "TIMEOUT_S", "Poster"]
 
 TIMEOUT_S: Final = 10.0
 """For everything together: name, connection, TLS, request, answer."""
+LOOK_S: Final = 2.0
+"""How long somebody who gives us an address waits for what is known of its name."""
 HEAD_BYTES_MAX: Final = 16_384
 _INTERIM: Final = range(100, 200)
 _INTERIM_MAX: Final = 5
@@ -35,16 +37,23 @@ class Poster:
         resolver: Resolve = resolve,
         trust: ssl.SSLContext | None = None,
         timeout_s: float = TIMEOUT_S,
+        look_s: float = LOOK_S,
     ) -> None:
         self._rules = rules
         self._resolver = resolver
         self._trust = trust
         self._timeout_s = timeout_s
+        self._look_s = look_s
 
     async def check(self, url: str) -> None:
-        """Refuse an address that would be refused now; of a name without one nothing is known."""
-        with suppress(OSError):
-            await checked(target_of(url), self._rules, self._resolver)
+        """Refuse an address that would be refused now; of a name without one nothing is known.
+
+        Nor is of a name whose servers are slow: it is judged again with every request.
+        """
+        target = target_of(url)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(self._look_s):
+                await checked(target, self._rules, self._resolver)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
         """The status of the answer; `PostFailed` if there was none in time."""

@@ -83,33 +83,48 @@ class Schedules:
 
     # --- changing -------------------------------------------------------------------------------
 
-    async def add(self, plan: Plan, by: By, reason: str | None = None) -> Schedule:
-        """A new schedule; its first slot is the next one."""
+    async def add(
+        self, plan: Plan, by: By, reason: str | None = None, *, is_paused: bool = False
+    ) -> Schedule:
+        """A new schedule; its first slot is the next one, once it is not paused."""
         await self._need_sound(plan, by)
         for _ in range(TRIES_MAX):
             record, now = await self._record(plan.key), self._store.now()
             earlier = None if record is None else read(record)
             if earlier is not None and earlier.removed_at is None:
                 raise ScheduleExists(f"Schedule {plan.name} exists; edit it", name=plan.name)
-            made = _begun(plan, earlier, now).armed(now).changed("added", now, by, reason)
+            begun = replace(_begun(plan, earlier, now), is_paused=is_paused)
+            made = begun.armed(now).changed("added", now, by, reason)
             if await self._put(made, 0 if record is None else record.version):
                 return made
         raise _busy(plan.key)
 
-    async def edit(self, plan: Plan, by: By, reason: str | None = None) -> Schedule:
-        """Another plan for the schedule of that tenant and name.
+    async def edit(
+        self, plan: Plan, by: By, reason: str | None = None, *, is_paused: bool | None = None
+    ) -> Schedule:
+        """Another plan for the schedule of that tenant and name; paused or not, if that is said.
 
         Its slots stay as they are unless the times themselves were changed.
         """
         await self._need_sound(plan, by)
 
-        def edited(schedule: Schedule, now: int) -> Schedule:
-            times = (plan.expression, plan.zone)
-            if times == (schedule.plan.expression, schedule.plan.zone):
-                return replace(schedule, plan=plan)
-            return replace(schedule, plan=plan, anchor_at=now).armed(now)
+        def edited(before: Schedule, now: int) -> Schedule:
+            stands = before.is_paused if is_paused is None else is_paused
+            after = replace(before, plan=plan, is_paused=stands)
+            if (plan.expression, plan.zone) != (before.plan.expression, before.plan.zone):
+                return replace(after, anchor_at=now).armed(now)
+            return after if stands == before.is_paused else after.armed(now)
 
         return await self._change(plan.key, "edited", edited, by, reason)
+
+    async def upsert(self, plan: Plan, by: By, *, is_paused: bool) -> tuple[Schedule, bool]:
+        """The schedule as it is told, and whether it is new: to one of all who say so at once."""
+        for _ in range(TRIES_MAX):
+            with suppress(ScheduleExists):
+                return await self.add(plan, by, is_paused=is_paused), True
+            with suppress(UnknownSchedule):
+                return await self.edit(plan, by, is_paused=is_paused), False
+        raise _busy(plan.key)
 
     async def put(self, plan: Plan, by: By, reason: str | None = None) -> Schedule:
         """The schedule as planned, added or edited; one that is so already is left alone."""

@@ -52,6 +52,7 @@ from detent.stores.shapes import (
     Note,
     Outcome,
     Own,
+    Passed,
     Process,
     Record,
     Rejected,
@@ -105,6 +106,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Own",
+    "Passed",
     "Process",
     "ReadStore",
     "Record",
@@ -297,6 +299,10 @@ class ReadStore(Protocol):
 
     async def counts(self, tenant: str | None = None) -> Sequence[Counted]:
         """Exact numbers by queue and state."""
+        ...
+
+    async def weight(self, tenant: str, queue: str) -> int:
+        """How many bytes the payloads of its jobs have that have not ended."""
         ...
 
     async def history(self, key: Key) -> Sequence[Event]:

@@ -8,7 +8,7 @@ from typing import Final, Self, TypeAlias
 
 from detent.stores import limits
 from detent.stores.limits import Limit, Used
-from detent.stores.shapes import Fair, LimitKind, Named, Want
+from detent.stores.shapes import Fair, LimitKind, Named, Passed, Want
 
 __all__ = ["Met", "Quotas", "Turns", "names_of"]
 
@@ -61,6 +61,20 @@ class Quotas:
         free = [self._free_at(names) for names in self._kept_back]
         return min((at for at in free if at is not None), default=None)
 
+    @property
+    def passed(self) -> tuple[Passed, ...]:
+        """Whom these limits kept back."""
+        return tuple(
+            sorted(
+                {
+                    _passed(full, names)
+                    for names in self._kept_back
+                    for full in names
+                    if self._full([full])
+                }
+            )
+        )
+
     def copied(self) -> Self:
         """The same room, before whatever comes next."""
         one = copy(self)
@@ -82,6 +96,11 @@ class Quotas:
         if name not in self._met:
             self._met[name] = self._read(name)
         return self._met[name]
+
+
+def _passed(full: Named, names: Sequence[Named]) -> Passed:
+    told = {kind: name for _, kind, name in names}
+    return Passed(LimitKind(full[1]), told[_QUEUE], told.get(_KEY, ""))
 
 
 class Turns:

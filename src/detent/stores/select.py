@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-__all__ = ["FIRST_PAGE", "Filter", "Page"]
+__all__ = ["FIRST_PAGE", "Filter", "Only", "Page"]
+
+
+class Only(StrEnum):
+    """What no single field of a job says."""
+
+    LETTERS = "letters"
+    """Discarded, and a dead letter."""
+    READY = "ready"
+    """Available, not held, and behind no closed step, as far as the store has written that down."""
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -20,6 +31,8 @@ class Filter(msgspec.Struct, frozen=True):
     workflow: str | None = None
     step: str | None = None
     held: bool | None = None
+    only: str | None = None
+    """One of `Only`."""
 
 
 class Page(msgspec.Struct, frozen=True):

@@ -45,6 +45,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Own",
+    "Passed",
     "Process",
     "Record",
     "Rejected",
@@ -381,18 +382,27 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
         return is_known and (self.profiles is None or profile in self.profiles)
 
 
+class Passed(msgspec.Struct, frozen=True, order=True):
+    """Jobs of one queue and key (`""` for none) that a limit of their queue or key kept back."""
+
+    kind: LimitKind
+    queue: str
+    key: str = ""
+
+
 class Claimed(msgspec.Struct, frozen=True):
     """The jobs a wish was granted, oldest claim first; `lost` when the claimer is marked lost.
 
     `retry_at` is when time alone lets a job through that a rate kept back, if fewer jobs were
     granted than wanted. Room under a concurrency limit is heard of through `wait`, to which `seen`
-    is handed.
+    is handed. `passed` are the jobs that were met and kept back, by the limit that had no room.
     """
 
     jobs: tuple[Stored, ...] = ()
     lost: bool = False
     retry_at: int | None = None
     seen: int = 0
+    passed: tuple[Passed, ...] = ()
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -457,12 +467,16 @@ class Limited(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """Jobs that ended in this state before that instant need not be kept."""
+    """Jobs that ended in this state before that instant need not be kept.
+
+    Without `letters` those are kept that are dead letters.
+    """
 
     state: str
     before: int
     tenant: str | None = None
     queue: str | None = None
+    letters: bool = True
 
 
 class Fed(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from detent.lifecycle import job, seal, worker, workflow
 from detent.stores import api, legal, quotas
 from detent.stores.alike import Alike, wall_clock
 from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
+from detent.stores.chosen import is_chosen
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
@@ -17,8 +18,6 @@ __all__ = ["Reading", "due", "first"]
 
 T = TypeVar("T")
 K = TypeVar("K", str, Key, Named)
-_OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step", "held")
-_OF_BODY = ("type", "key")
 
 
 class Reading(Alike[Tables]):
@@ -37,8 +36,8 @@ class Reading(Alike[Tables]):
         return [self._all.jobs.get(key) for key in keys]
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
-        jobs = self._all.jobs if legal.is_storable((chosen, page.after)) else {}
-        return _paged({key: one for key, one in jobs.items() if _is_chosen(one, chosen)}, page)
+        found = {k: x for k, x in self._all.jobs.items() if is_chosen(x, chosen, self._all.flows)}
+        return _paged(found if legal.is_storable((chosen, page.after)) else {}, page)
 
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         jobs = [one for _, one in sorted(self._all.jobs.items()) if one.job.lease]
@@ -48,6 +47,10 @@ class Reading(Alike[Tables]):
         jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]
         counted = Counter((one.tenant, one.queue, one.state.value) for one in jobs)
         return [api.Counted(*where, number) for where, number in sorted(counted.items())]
+
+    async def weight(self, tenant: str, queue: str) -> int:
+        mine = await self.find(Filter(tenant=tenant, queue=queue), Page(len(self._all.jobs)))
+        return sum(len(x.body.payload.encode()) for x in mine if x.job.ended_at is None)
 
     async def keys(self, after: Key | None = None, limit: int = 1_000) -> Sequence[Key]:
         return first(limit, (key for key in sorted(self._all.jobs) if key > (after or ())))
@@ -143,10 +146,3 @@ def _paged(found: dict[Key, T], page: Page) -> list[T]:
     """Newest first: ids are time-ordered, and the tenant breaks a tie."""
     newest = sorted(found, key=lambda key: key[::-1], reverse=True)
     return first(page.limit, (found[key] for key in newest if page.is_after(*key)))
-
-
-def _is_chosen(stored: Stored, chosen: Filter) -> bool:
-    """All that is asked for; of a job's tags one is enough."""
-    of_job = all(getattr(chosen, name) in (None, getattr(stored.job, name)) for name in _OF_JOB)
-    of_body = all(getattr(chosen, name) in (None, getattr(stored.body, name)) for name in _OF_BODY)
-    return of_job and of_body and (chosen.tag is None or chosen.tag in stored.body.tags)

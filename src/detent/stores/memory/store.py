@@ -11,6 +11,7 @@ from detent.lifecycle import job as j
 from detent.lifecycle import seal
 from detent.stores import api, bounds, judging
 from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
+from detent.stores.chosen import is_kept
 from detent.stores.memory.reading import Reading, due, first
 from detent.stores.quotas import Met, Quotas, Turns
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
@@ -81,8 +82,8 @@ class MemoryStore(Reading):
         self._all.used |= quotas.used
         self._all.write(Unit(want.command_id, tuple(moves)), now)
         granted = tuple(self._all.jobs[key_of(move.job)] for move in moves)
-        is_short = len(granted) < len(want.leases)
-        return api.Claimed(granted, retry_at=quotas.free_at if is_short else None)
+        retry_at = quotas.free_at if len(granted) < len(want.leases) else None
+        return api.Claimed(granted, retry_at=retry_at, passed=quotas.passed)
 
     def _met(self, name: Named) -> Met | None:
         """A limit as it stands, if there is one of that name."""
@@ -251,8 +252,9 @@ class MemoryStore(Reading):
 
     def _ready(self, rules: Sequence[api.Retention]) -> list[Key]:
         """The jobs that may go."""
-        tables, jobs = self._all, [one.job for one in self._all.jobs.values()]
-        over = [job for job in jobs if any(self._lets_go(rule, job) for rule in rules)]
+        tables, jobs = self._all, self._all.jobs.values()
+        told = [(one.job, [rule for rule in rules if not is_kept(rule, one)]) for one in jobs]
+        over = [job for job, some in told if any(self._lets_go(rule, job) for rule in some)]
         ready = [job for job in over if tables.is_sealed(key_of(job)) and tables.is_alone(job)]
         return [key_of(job) for job in sorted(ready, key=lambda job: (job.ended_at, *key_of(job)))]
 

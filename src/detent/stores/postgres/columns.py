@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
-from detent.lifecycle.job.table import IN_HANDS, PARKED
+from detent.lifecycle.job.table import IN_HANDS, PARKED, Cause
+from detent.lifecycle.letters import BY_ATTEMPTS
 
 __all__ = ["EVENT", "EVENT_END", "JOB", "MOVING", "WORDS"]
 
@@ -34,6 +35,16 @@ def _of(alias: str, names: Iterable[Any]) -> str:
     return ", ".join(f"{alias}.{name}" for name in names)
 
 
+def _letter() -> str:
+    """What `is_letter` says of a discarded job `j`."""
+    tried = ", ".join(f"'{cause}'" for cause in BY_ATTEMPTS)
+    kept = "(j.retry::jsonb ->> 'on_exhaustion') = 'dead_letter'"
+    asked = f"j.cause = '{Cause.DEAD_LETTER_ASKED}'"
+    # A job without a policy of its own has the usual one.
+    is_kept = f"j.cause IN ({tried}) AND coalesce({kept}, false)"
+    return f"j.erased_at IS NULL AND ({asked} OR ({is_kept}))"
+
+
 WORDS: Final = {
     "job": ", ".join(JOB),
     "job_of_j": _of("j", JOB),
@@ -43,6 +54,7 @@ WORDS: Final = {
     "moving_sets": ", ".join(f"{name} = told.{name}" for name in MOVING),
     "event_of_e": _of("e", ("tenant", "record", *EVENT)),
     "parked": ", ".join(f"'{state}'" for state in sorted(PARKED)),
+    "is_letter": _letter(),
     "in_hands": ", ".join(f"'{state}'" for state in sorted(IN_HANDS)),
 }
 """What stands in for words in double braces in the statements."""

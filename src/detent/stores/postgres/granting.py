@@ -160,7 +160,8 @@ class _Grant:
                 self._turns.serve(lane.queue, lane.key)
         await self._write()
         is_short = len(self._taken) < len(want.leases)
-        return Claimed(tuple(self._taken), retry_at=self._limits.free_at if is_short else None)
+        retry_at = self._limits.free_at if is_short else None
+        return Claimed(tuple(self._taken), retry_at=retry_at, passed=self._limits.passed)
 
     # --- choosing -------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ __all__ = [
     "record",
     "records",
     "unquiet",
+    "weight",
 ]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
@@ -96,6 +97,8 @@ async def find(connection: Connection, chosen: Filter, page: Page) -> Piece:
 
 def _shortest(chosen: Filter) -> str:
     """The statement that walks over the fewest jobs."""
+    if chosen.only is not None:
+        return f"found_{chosen.only}"
     if chosen.tag is not None:
         return "found_tagged"
     if chosen.workflow is not None:
@@ -173,6 +176,14 @@ async def held_by(connection: Connection, holder: str, limit: int) -> list[Store
         return []
     rows = await connection.fetch("held_by", holder=holder, most=max(limit, 0))
     return [stored_of(row) for row in rows]
+
+
+async def weight(connection: Connection, tenant: str, queue: str) -> int:
+    """How many bytes the payloads of its live jobs have."""
+    if not is_storable((tenant, queue)):
+        return 0
+    row = await connection.fetch_row("weight", tenant=tenant, queue=queue)
+    return 0 if row is None else int(row[0])
 
 
 async def counts(connection: Connection, tenant: str | None) -> list[Counted]:

@@ -26,7 +26,7 @@ from detent.stores.postgres.columns import WORDS
 __all__ = ["MIGRATIONS", "SQL", "STAMP", "Statement"]
 
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
-_WORD = re.compile(r"\{\{(\w+)(?: ([^}]*))?\}\}")
+_WORD = re.compile(r"\{\{(\w+)(?: ((?:\{\{\w+\}\}|[^}])*))?\}\}")
 _PARAMETER = re.compile(r"\$([a-z]\w*)")
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _HERE = files(__package__)

@@ -388,6 +388,9 @@ class PostgresStore(Alike[_Open]):
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._run(reading.held_by, holder, limit)
 
+    async def weight(self, tenant: str, queue: str) -> int:
+        return await self._run(reading.weight, tenant, queue)
+
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         return await self._run(reading.counts, tenant)
 

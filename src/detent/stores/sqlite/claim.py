@@ -126,7 +126,7 @@ class _Claim:
         self._turns.save()
         is_short = len(self._taken) < len(self._want.leases)
         retry_at = self._limits.free_at if is_short else None
-        return Claimed(tuple(self._taken), retry_at=retry_at)
+        return Claimed(tuple(self._taken), retry_at=retry_at, passed=self._limits.passed)
 
     def _take_each(self, chosen: Sequence[int]) -> None:
         found = {row[0]: (row, failed) for row, failed in read_rows(self._tx.connection, chosen)}

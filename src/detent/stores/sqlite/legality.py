@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 
 from detent.lifecycle import JOB, MACHINES, WORKER, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, Cause, JobEvent, JobState
+from detent.lifecycle.letters import BY_ATTEMPTS
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
 
@@ -42,9 +43,20 @@ def _conditions() -> dict[str, str]:
         "{{workflow_states}}": _any_of("state", (state.name for state in WORKFLOW.states)),
         "{{step_states}}": _any_of("state", (state.name for state in STEP.states)),
         "{{worker_states}}": _any_of("state", (state.name for state in WORKER.states)),
+        "{{is_letter}}": _letter(),
         "{{ends}}": _chain(_ends(machine) for machine in MACHINES.values()),
         "{{moves}}": _chain(_moves(machine) for machine in MACHINES.values()),
     }
+
+
+def _letter() -> str:
+    """What `is_letter` says of a discarded job `j`."""
+    kept = (
+        "EXISTS (SELECT 1 FROM detent_bodies AS b WHERE b.seq = j.seq"
+        ' AND instr(b.retry, \'"on_exhaustion":"dead_letter"\') > 0)'
+    )
+    asked, tried = _any_of("j.cause", [Cause.DEAD_LETTER_ASKED]), _any_of("j.cause", BY_ATTEMPTS)
+    return f"j.erased_at IS NULL AND ({asked} OR (({tried}) AND {kept}))"
 
 
 def _ends(machine: Machine) -> str:

@@ -58,6 +58,7 @@ __all__ = [
     "logs",
     "record",
     "records",
+    "weight",
 ]
 
 _Connection = sqlite3.Connection
@@ -131,6 +132,8 @@ def _walk(
 
 def _shortest(chosen: Filter) -> str:
     """The statement that walks over the fewest jobs."""
+    if chosen.only is not None:
+        return f"found_{chosen.only}"
     if chosen.tag is not None:
         return "found_tagged"
     if chosen.workflow is not None:
@@ -160,6 +163,14 @@ def held_by(connection: _Connection, holder: str, limit: int) -> list[Stored]:
         return []
     found = connection.execute(SQL["held_by"], (holder, max(limit, 0))).fetchall()
     return stored_at(connection, [seq for (seq,) in found])
+
+
+def weight(connection: _Connection, tenant: str, queue: str) -> int:
+    """How many bytes the payloads of its live jobs have."""
+    if not is_storable((tenant, queue)):
+        return 0
+    found: tuple[int] = connection.execute(SQL["weight"], (tenant, queue)).fetchone()
+    return found[0]
 
 
 def counts(connection: _Connection, tenant: str | None) -> list[Counted]:

@@ -261,6 +261,9 @@ class SqliteStore(Alike[_Open]):
     async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit)
 
+    async def weight(self, tenant: str, queue: str) -> int:
+        return await self._reading().read(reader.weight, tenant, queue)
+
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         return await self._reading().read(reader.counts, tenant)
 

@@ -97,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     readers_max: int = 5_000
     stall_s: float = 30.0
     beat_s: float = 15.0
+    keep_s: float = 60.0
     test_mode: bool = False
     jobnik_lease_s: float = 1_800.0
     jobnik_leases_s: Mapping[str, float] = {}

@@ -173,7 +173,7 @@ class Admin:
         """Dead letters, page by page."""
         found = await self._letters.listed_all(call)
         body = paged(call, found)
-        items = [shown(one, name) for name, one in body["items"]]
+        items = await self._letters.shown(call, body["items"])
         return self._desk.reply({**body, "items": items})
 
     async def delete_letter(self, call: Call) -> Reply:

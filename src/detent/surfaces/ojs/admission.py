@@ -38,21 +38,23 @@ class Admission:
         return (
             call.who.may_use(queue)
             and self._registry.has_none(tenant, type_, now)
-            and self._queues.is_plain(tenant, queue, now)
+            and self._queues.setting.is_plain(tenant, queue, now)
             and engine.declared.has_none(type_, now)
         )
 
     async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
         """The same jobs with what their queues say about them."""
-        return await self._queues.completed(wanted)
+        return await self._queues.setting.completed(wanted)
 
     async def let_in(
         self, call: Call, wanted: Sequence[Wanted], enter: Enter[T]
     ) -> tuple[T, Headers]:
         """Store them, as soon as they are admitted and there is room; what came of it."""
         limits = await self.admit(call, wanted)
-        queues = [one.ask.queue for one in wanted]
-        entered, pressure = await self._queues.pressure.let_in(call, queues, enter)
+        for queue in {one.ask.queue for one in wanted}:
+            await self._queues.setting.need_open(self._desk.tenant(call), queue)
+        asks = [one.ask for one in wanted]
+        entered, pressure = await self._queues.pressure.let_in(call, asks, enter)
         return entered, (*pressure, *limits)
 
     async def let_in_one(
@@ -60,6 +62,7 @@ class Admission:
     ) -> tuple[Enqueued, Headers]:
         """The same for a job that comes by itself."""
         limits = await self.admit(call, [wanted])
+        await self._queues.setting.need_open(self._desk.tenant(call), wanted.ask.queue)
         entered, pressure = await self._queues.crowds.let_in(call, wanted.ask, enter)
         return entered, (*pressure, *limits)
 
@@ -83,6 +86,8 @@ class Admission:
                 kind = LimitKind.QUEUE if one.limits.key is None else LimitKind.KEY
                 name = one.limits.key or one.ask.queue
                 rows[tenant, kind, name] = LimitRow(kind, name, one.limits.limit, tenant)
+                if one.limits.drops:
+                    await self._desk.engine.dropping.expect(tenant, kind, name)
         new = {name: row for name, row in rows.items() if self._limits.get(name) != row.limit}
         if not new:
             return

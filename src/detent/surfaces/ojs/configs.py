@@ -10,24 +10,43 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.profile import Deadlines
-from detent.lifecycle.retry import RetryPolicy
+from detent.lifecycle.retry import Exhaustion, RetryPolicy
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid, unsupported
 from detent.surfaces.ojs.policies import retry_of
-from detent.surfaces.ojs.reading import Wanted
+from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import seconds, span
 
-__all__ = ["BLOCK", "DROP", "Config", "completed", "ignored_of", "read_config"]
+__all__ = ["BLOCK", "DROP", "USUAL", "Config", "completed", "ignored_of", "read_config"]
+
+USUAL: Final = "_default"
+"""In place of a queue: what holds for all queues that say nothing else."""
 
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
+_BOUND_MAX: Final = 2**53 - 1
 BLOCK: Final = "block"
 DROP: Final = "drop_oldest"
 _STRATEGIES: Final = ("reject", BLOCK, DROP)
 DROPPED_FROM_MAX: Final = 1_000
 """How many jobs are looked through for the oldest of them."""
-_IGNORED: Final = ("retention", "dead_letter_queue")
+_LIMITS: Final = ("concurrency", "rate_limit")
+_KNOWN: Final = frozenset(
+    {
+        *_LIMITS,
+        "retention",
+        "backpressure",
+        "visibility_timeout",
+        "default_timeout",
+        "default_retry",
+        "dead_letter_queue",
+        "allowed_job_types",
+    }
+)
+_PRESSURE: Final = frozenset({"max_depth", "max_size_bytes", "strategy", "warning_threshold"})
+_YEARS_US: Final = 100 * 366 * 86_400 * 1_000_000
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,20 +62,51 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     types: tuple[str, ...] | None = None
     strategy: str = "reject"
     is_deleted: bool = False
+    max_bytes: int | None = None
+    kept_us: dict[str, int] = {}
+    dead_letters: str | None = None
+    is_draining: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether only so many jobs, or so much of them, may be in the queue."""
+        return self.max_depth is not None or self.max_bytes is not None
 
     @property
     def is_plain(self) -> bool:
         """Whether no new job is any different for it."""
-        bounds = (self.max_depth, self.retry, self.timeout_us, self.types)
-        return not self.is_deleted and all(one is None for one in bounds)
+        bounds = (self.retry, self.timeout_us, self.types, self.dead_letters)
+        is_shut = self.is_deleted or self.is_draining or self.is_bounded
+        return not is_shut and all(one is None for one in bounds)
+
+    def over(self, usual: Config) -> Config:
+        """The same with what is usual for all queues where it says nothing itself."""
+        bound = self if self.is_bounded else usual
+        return replace(
+            self,
+            created_at=max(self.created_at, usual.created_at),
+            max_depth=bound.max_depth,
+            max_bytes=bound.max_bytes,
+            strategy=bound.strategy,
+            warning=bound.warning,
+            kept_us={**usual.kept_us, **self.kept_us},
+            **{name: _first(self, usual, name) for name in _SINGLE},
+        )
+
+
+_SINGLE: Final = ("retry", "timeout_us", "visibility_us", "types", "dead_letters")
+
+
+def _first(config: Config, usual: Config, name: str) -> Any:
+    said = getattr(config, name)
+    return getattr(usual, name) if said is None else said
 
 
 def read_config(fields: Mapping[str, Raw], now: int) -> Config:
     """What a body says; what cannot be is refused with its field."""
     given = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
     pressure = _object("backpressure", given.get("backpressure"))
-    retry = given.get("default_retry")
-    _object("retention", given.get("retention"))
+    retry, letters = given.get("default_retry"), given.get("dead_letter_queue")
     return Config(
         now,
         Raw(msgspec.json.encode(dict(fields))),
@@ -67,14 +117,18 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
         _length("visibility_timeout", given.get("visibility_timeout")),
         _types(given.get("allowed_job_types")),
         _strategy(pressure),
+        max_bytes=_bound(pressure, "max_size_bytes"),
+        kept_us=_kept(_object("retention", given.get("retention"))),
+        dead_letters=None if letters is None else need_queue(letters),
     )
 
 
-def ignored_of(fields: Mapping[str, Raw]) -> list[str]:
-    """What may be said about a queue, and is kept, but does nothing here."""
-    found = [name for name in _IGNORED if name in fields]
+def ignored_of(name: str, fields: Mapping[str, Raw]) -> list[str]:
+    """What was said about the queue, and is kept, but does nothing here."""
+    known = _KNOWN.difference(_LIMITS) if name == USUAL else _KNOWN
     pressure = msgspec.json.decode(fields.get("backpressure", b"null")) or {}
-    return [*found, "backpressure.max_size_bytes"] if "max_size_bytes" in pressure else found
+    more = [f"backpressure.{one}" for one in sorted(pressure.keys() - _PRESSURE)]
+    return [*sorted(fields.keys() - known), *more]
 
 
 def completed(wanted: Wanted, config: Config | None) -> Wanted:
@@ -88,6 +142,9 @@ def completed(wanted: Wanted, config: Config | None) -> Wanted:
     if config.retry is not None and not said & {"retry", "retry_policy"}:
         total = None if ask.retry is None else ask.retry.total_us
         ask = replace(ask, retry=replace(config.retry, total_us=total))
+    if config.dead_letters is not None and not said & {"on_exhaustion"}:
+        policy = ask.retry or RetryPolicy()
+        ask = replace(ask, retry=replace(policy, on_exhaustion=Exhaustion.DEAD_LETTER))
     if config.timeout_us is not None and not said & {"timeout_ms", "timeout"}:
         ask = replace(ask, deadlines=Deadlines(active_us=config.timeout_us))
     return wanted if ask is wanted.ask else replace(wanted, ask=ask)
@@ -101,11 +158,22 @@ def _object(name: str, value: object) -> dict[str, Any]:
     return value
 
 
-def _bound(pressure: Mapping[str, Any]) -> int | None:
-    bound = pressure.get("max_depth")
-    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):
-        raise invalid("backpressure.max_depth must be a number, 1 or more", field="backpressure")
+def _bound(pressure: Mapping[str, Any], name: str = "max_depth") -> int | None:
+    bound = pressure.get(name)
+    if bound is not None and (type(bound) is not int or not 1 <= bound <= _BOUND_MAX):
+        why = f"backpressure.{name} must be a number from 1 to {_BOUND_MAX}"
+        raise invalid(why, field="backpressure")
     return bound
+
+
+def _kept(retention: Mapping[str, Any]) -> dict[str, int]:
+    """How long jobs are kept that have ended, by how they did."""
+    unknown = sorted(retention.keys() - ENDED)
+    if unknown:
+        known = ", ".join(sorted(ENDED))
+        raise invalid(f"retention is for {known}, not for {unknown[0]}", field="retention")
+    lengths = {state: _length(f"retention.{state}", one) for state, one in retention.items()}
+    return {state: min(us, _YEARS_US) for state, us in lengths.items() if us is not None}
 
 
 def _strategy(pressure: Mapping[str, Any]) -> str:
@@ -115,7 +183,8 @@ def _strategy(pressure: Mapping[str, Any]) -> str:
     if strategy not in _STRATEGIES:
         known = ", ".join(_STRATEGIES)
         raise invalid(f"backpressure.strategy must be one of {known}", field="backpressure")
-    if strategy == DROP and (bound or 0) > DROPPED_FROM_MAX:
+    least = 0 if pressure.get("max_size_bytes") is None else DROPPED_FROM_MAX + 1
+    if strategy == DROP and (bound or least) > DROPPED_FROM_MAX:
         why = f"backpressure.strategy: drop_oldest is for a max_depth of {DROPPED_FROM_MAX} or less"
         raise unsupported(why)
     return str(strategy)

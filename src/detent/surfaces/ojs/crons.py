@@ -65,14 +65,10 @@ class Crons:
         [wanted] = await self._admission.completed([read])
         plan = self._plan(cron, wanted.ask)
         await self._admission.admit(call, [wanted])
-        schedules, by = self._desk.engine.schedules, self._desk.by(call)
-        before = await schedules.get(plan.key)
-        schedule = await schedules.put(plan, by)
-        if not cron.enabled:
-            schedule = await schedules.pause(plan.key, by)
-        elif before is not None and before.is_paused:
-            schedule = await schedules.resume(plan.key, by)
-        return self._desk.reply(_both(schedule), 201 if before is None else 200)
+        schedule, is_new = await self._desk.engine.schedules.upsert(
+            plan, self._desk.by(call), is_paused=not cron.enabled
+        )
+        return self._desk.reply(_both(schedule), 201 if is_new else 200)
 
     async def listed(self, call: Call) -> Reply:
         """All schedules, by name."""

@@ -57,12 +57,12 @@ class Crowds:
         """What came of storing the job, and how full its queue is."""
         key = (self._desk.tenant(call), ask.queue)
         config = await self._known.get(key)
-        is_open = config is None or config.max_depth is None
+        is_open = config is None or not config.is_bounded
         if is_open or is_keyed(ask) or (config and config.strategy == BLOCK):
-            return await self._pressure.let_in(call, [ask.queue], enter)
+            return await self._pressure.let_in(call, [ask], enter)
         [known] = await self._desk.engine.declared.applied([ask])
         if known.secret:
-            return await self._pressure.let_in(call, [ask.queue], enter)
+            return await self._pressure.let_in(call, [ask], enter)
         crowd = self._crowds.get(key)
         if crowd is None:
             crowd = self._crowds[key] = Gathering(self._together, _MOST)
@@ -73,10 +73,10 @@ class Crowds:
 
     async def _entered(self, some: Sequence[_Pushed]) -> list[_Answer | Exception]:
         """All of them at once; if that cannot be, as many as there is room for, then the others."""
-        queues = [one.ask.queue for one in some]
+        asks = [one.ask for one in some]
         try:
             made, told = await self._pressure.let_in(
-                some[0].call, queues, partial(self._stored, some)
+                some[0].call, asks, partial(self._stored, some)
             )
         except Problem as problem:
             if len(some) == 1:
@@ -114,8 +114,7 @@ def _fitting(problem: Problem, number: int) -> int:
     """How many of them try again by themselves before the others; none if nobody can come in."""
     if problem.code != "QUEUE_FULL":
         return number // 2
-    said = dict(problem.headers)
-    room = int(said["x-ojs-queue-bound"]) - int(said["x-ojs-queue-depth"])
+    room: int = problem.details["room"]
     if room > 0:
         return min(room, number - 1)
     return number // 2 if problem.details["strategy"] == DROP else 0

@@ -51,6 +51,8 @@ class Deleting:
         """Forget what was set about a queue, once nothing waits in it."""
         key = (self._desk.tenant(call), self._queues.name(call))
         strategy, target = self._asked(call, key[1])
+        if target is not None:
+            await self._queues.setting.need_open(key[0], target)
         row = await self._queues.row(call, key[1])
         if strategy == "reject" and depth_of(row):
             raise _in_use(row)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.dropping import DROP
 from detent.engine.lasting import KEEP
 from detent.engine.secrets import redacted
 from detent.lifecycle.job import Job
@@ -49,7 +50,7 @@ def kept_of(text: str) -> Kept:
     if _MARK not in text and _SCHEDULE not in text:
         return Kept(Raw(text.encode()))
     fields = _OBJECT.decode(text)
-    extras, _ = fields.pop(EXTRAS, None), fields.pop(KEEP, None)
+    extras, *_ = (fields.pop(name, None) for name in (EXTRAS, KEEP, DROP))
     meta = Raw(msgspec.json.encode({**fields, **_slot_of(fields.get("schedule"))}))
     return Kept(meta) if extras is None else Kept(meta, _EXTRAS.decode(extras))
 

@@ -19,7 +19,7 @@ from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing
-from detent.surfaces.ojs.policies import limits_of, need_key
+from detent.surfaces.ojs.policies import limits_for_all, need_key
 from detent.surfaces.ojs.wire import duration, instant, told
 
 __all__ = ["KIND", "Limiting"]
@@ -67,7 +67,7 @@ class Limiting:
         """Another limit for a key, for a while or until a job brings another one along."""
         key = (self._desk.tenant(call), call.param("key"))
         fields = read_body(call, dict[str, Any])
-        asked = limits_of({**fields, "key": key[1]})
+        asked = limits_for_all({**fields, "key": key[1]})
         limit = None if asked is None else asked.limit
         expires_at = await self._last(call, key, fields)
         await self._set(call, key[1], limit)

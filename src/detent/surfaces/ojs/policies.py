@@ -20,7 +20,15 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid, unsupported
 from detent.surfaces.ojs.wire import duration, span, span_ms
 
-__all__ = ["Limits", "limits_of", "need_key", "retry_of", "retry_shown", "unique_of"]
+__all__ = [
+    "Limits",
+    "limits_for_all",
+    "limits_of",
+    "need_key",
+    "retry_of",
+    "retry_shown",
+    "unique_of",
+]
 
 _DIMENSIONS = ("type", "queue", "args", "meta")
 _STATES = ("available", "active", "scheduled", "retryable", "pending")
@@ -36,6 +44,7 @@ _STRATEGIES = {"none": "constant", **{one.value: one.value for one in Strategy}}
 _KEY = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:-]*")
 _PERIODS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
 _DEFAULT = RetryPolicy()
+_ON_LIMIT = ("wait", "reschedule", "drop")
 _STEEP = 1_000
 """What the lifecycle takes at most; a whole number may be larger than any double."""
 
@@ -245,10 +254,14 @@ def _is_names(value: object) -> bool:
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """A limit that a job brings along: of its key, or of its queue if it names none."""
+    """A limit that a job brings along: of its key, or of its queue if it names none.
+
+    `drops`: where it has no room the job does not wait.
+    """
 
     limit: Limit
     key: str | None = None
+    drops: bool = False
 
 
 def limits_of(value: object) -> Limits | None:
@@ -257,8 +270,10 @@ def limits_of(value: object) -> Limits | None:
         return None
     if not isinstance(value, dict):
         raise invalid("rate_limit must be an object", field="rate_limit")
-    if value.get("on_limit") not in (None, "wait", "reschedule"):
-        raise unsupported("rate_limit.on_limit: jobs wait for room; drop is not supported")
+    told = value.get("on_limit")
+    if told is not None and told not in _ON_LIMIT:
+        known = ", ".join(_ON_LIMIT)
+        raise invalid(f"rate_limit.on_limit must be one of {known}", field="rate_limit.on_limit")
     key = None if value.get("key") is None else need_key(value["key"])
     rate, per = _rate("rate", value.get("rate"), value.get("period"))
     number, length = _rate("throttle", value.get("throttle"), None)
@@ -272,9 +287,18 @@ def limits_of(value: object) -> Limits | None:
     if rate is None and spacing is None and concurrency is None:
         raise invalid("rate_limit says no limit", field="rate_limit")
     try:
-        return Limits(Limit(concurrency, rate, per, spacing), key)
+        return Limits(Limit(concurrency, rate, per, spacing), key, told == "drop")
     except BadPolicy as error:
         raise invalid(error.message, field="rate_limit") from None
+
+
+def limits_for_all(value: Mapping[str, Any]) -> Limits | None:
+    """The same for a limit that no job brings along: what becomes of a job, the job says."""
+    rate = value.get("rate")
+    nested = rate.get("on_limit") if isinstance(rate, dict) else None
+    if value.get("on_limit", nested) not in (None, "wait", "reschedule"):
+        raise unsupported("on_limit: drop is said by a job, in its own rate_limit")
+    return limits_of(value)
 
 
 def need_key(value: object) -> str:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
 
 from detent.engine.queries import QueueRow
-from detent.engine.remembering import Remembered
+from detent.engine.remembering import FRESH_US
 from detent.lifecycle.job.table import ENDED, PARKED, JobState
-from detent.stores.api import GateKind, Key, Limit, LimitKind, Record
+from detent.stores.api import GateKind, Key, Limit, LimitKind
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.configs import Config, completed, ignored_of, read_config
+from detent.surfaces.ojs.configs import USUAL, Config, ignored_of, read_config
 from detent.surfaces.ojs.crowds import Crowds
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.figures import Figures
-from detent.surfaces.ojs.policies import limits_of
+from detent.surfaces.ojs.policies import limits_for_all
 from detent.surfaces.ojs.pressure import Pressure
-from detent.surfaces.ojs.reading import Wanted, need_queue
+from detent.surfaces.ojs.reading import need_queue
+from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["KIND", "Queues", "depth_of"]
+__all__ = ["Queues", "depth_of"]
 
-KIND: Final = "ojs-queue"
 DEFAULT: Final = "default"
 _READY_MAX: Final = 1_000
 _STATES = tuple(state.value for state in JobState)
@@ -37,9 +38,9 @@ class Queues:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._known: Remembered[Key, Config | None] = Remembered(self._config, desk.now)
-        self.pressure = Pressure(desk, self._known)
-        self.crowds = Crowds(desk, self.pressure, self._known)
+        self.setting = Setting(desk)
+        self.pressure = Pressure(desk, self.setting.known)
+        self.crowds = Crowds(desk, self.pressure, self.setting.known)
         self.figures = Figures(desk)
 
     # --- operations -----------------------------------------------------------------------------
@@ -49,7 +50,11 @@ class Queues:
         limit, offset = page_of(call)
         rows = await self.rows(call)
         told_of = [
-            {"name": row.name, "status": _status(row), "created_at": await self._since(call, row)}
+            {
+                "name": row.name,
+                "status": await self._status(call, row),
+                "created_at": await self._since(call, row),
+            }
             for row in rows[offset : offset + limit]
         ]
         return self._desk.reply({"queues": told_of, "pagination": pages(len(rows), limit, offset)})
@@ -57,14 +62,14 @@ class Queues:
     async def get(self, call: Call) -> Reply:
         """One queue."""
         row = await self.row(call, self.name(call))
-        told_of = {**await self._counted(call, row), "status": _status(row)}
+        told_of = {**await self._counted(call, row), "status": await self._status(call, row)}
         return self._desk.reply({"queue": told_of})
 
     async def stats(self, call: Call) -> Reply:
         """How many jobs of a queue are in each state, exactly."""
         row = await self.row(call, self.name(call))
         counts = await self._counted(call, row)
-        config = await self._known.get((self._desk.tenant(call), row.name))
+        config = await self.setting.known.get((self._desk.tenant(call), row.name))
         late = await self.figures.late(self._desk.tenant(call), row.name)
         stats = {
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
@@ -74,8 +79,8 @@ class Queues:
             "max_depth": None if config is None else config.max_depth,
         }
         shown = {name: value for name, value in stats.items() if value is not None}
-        at = told(self._desk.now())
-        body = {"queue": counts, "status": _status(row), "stats": shown, "computed_at": at}
+        at, status = told(self._desk.now()), await self._status(call, row)
+        body = {"queue": counts, "status": status, "stats": shown, "computed_at": at}
         return self._desk.reply(body)
 
     async def pause(self, call: Call) -> Reply:
@@ -83,8 +88,19 @@ class Queues:
         return await self._turned(call, is_paused=True)
 
     async def resume(self, call: Call) -> Reply:
-        """Let its jobs be fetched again."""
+        """Let its jobs be fetched again, and new ones in."""
         return await self._turned(call, is_paused=False)
+
+    async def drain(self, call: Call) -> Reply:
+        """Take no new jobs until the queue is resumed; those that are there go on.
+
+        The answer comes when every server knows of it, so that nothing comes in after it.
+        """
+        name, at = self.name(call), told(self._desk.now())
+        await self.setting.drain((self._desk.tenant(call), name), is_draining=True)
+        await self._desk.service.pause(FRESH_US / 1e6)
+        told_of = {"queue": {"name": name, "draining": True}, "status": "draining"}
+        return self._desk.reply({**told_of, "name": name, "draining": True, "draining_at": at})
 
     async def turn(self, call: Call, *, is_paused: bool) -> tuple[str, str]:
         """Pause or resume; the name of the queue, and when."""
@@ -92,6 +108,8 @@ class Queues:
         operators = self._desk.engine.operators
         turn = operators.pause if is_paused else operators.resume
         await turn(GateKind.QUEUE, name, by, tenant=tenant)
+        if not is_paused:
+            await self.setting.drain((tenant, name), is_draining=False)
         return name, told(self._desk.now())
 
     async def _turned(self, call: Call, *, is_paused: bool) -> Reply:
@@ -102,14 +120,22 @@ class Queues:
 
     async def configure(self, call: Call) -> Reply:
         """Set what is special about a queue: its bound and its limits."""
-        name, fields = self.name(call), fields_of(call)
+        name, fields = self._settled(call), fields_of(call)
         config = read_config(fields, self._desk.now())
         key = (self._desk.tenant(call), name)
-        if "rate_limit" in fields or "concurrency" in fields:
+        if name != USUAL and ("rate_limit" in fields or "concurrency" in fields):
             await self._limit(call, name, fields)
-        await self._set(key, config)
-        told_of, ignored = dict(fields), ignored_of(fields)
+        await self.setting.change(key, lambda old: replace(config, is_draining=old.is_draining))
+        told_of, ignored = dict(fields), ignored_of(name, fields)
         return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored, **told_of})
+
+    async def configuration(self, call: Call) -> Reply:
+        """What is set about a queue, or about all of them."""
+        name = self._settled(call)
+        config = await self.setting.get((self._desk.tenant(call), name))
+        told_of = {} if config is None else msgspec.json.decode(config.told, type=dict[str, Raw])
+        ignored = ignored_of(name, told_of)
+        return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored})
 
     async def limit(self, call: Call) -> Reply:
         """Set how many jobs of a queue may start in how long; nothing lifts the limit."""
@@ -119,7 +145,7 @@ class Queues:
 
     async def _limit(self, call: Call, name: str, fields: Any) -> None:
         given = msgspec.json.decode(fields.get("rate_limit", b"null"))
-        rate = None if given is None else limits_of({"rate": given, "key": None})
+        rate = None if given is None else limits_for_all({"rate": given, "key": None})
         number = msgspec.json.decode(fields.get("concurrency", b"null"))
         if number is not None and (type(number) is not int or number < 1):
             raise invalid("concurrency must be a number, 1 or more", field="concurrency")
@@ -136,7 +162,7 @@ class Queues:
     async def rows(self, call: Call) -> list[QueueRow]:
         """All queues that the caller may see."""
         tenant = self._desk.tenant(call)
-        gone = await self._gone(tenant)
+        gone = await self.setting.gone(tenant)
         rows = [
             row
             for row in await self._desk.engine.queries.queues(tenant)
@@ -152,36 +178,13 @@ class Queues:
         rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
         return next((row for row in rows if row.name == name), QueueRow(name, {}))
 
-    def is_plain(self, tenant: str, queue: str, now: int) -> bool:
-        """Whether nothing is known to be set about its jobs, without asking anybody."""
-        found = self._known.fresh((tenant, queue), now)
-        return found is not None and (found[0] is None or found[0].is_plain)
-
-    async def completed(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """The same jobs with what their queues say about what they do not say themselves."""
-        found: list[Wanted] = []
-        for one in wanted:
-            key = (one.ask.tenant, one.ask.queue)
-            config = await self._known.get(key)
-            if config is not None and config.is_deleted:
-                await self._set(key, None)
-            found.append(completed(one, config))
-        return found
-
     async def forget(self, call: Call, key: Key) -> None:
         """Nothing is set about the queue any more; it is not listed until somebody uses it."""
         tenant, name = key
         operators, by = self._desk.engine.operators, self._desk.by(call)
         await operators.resume(GateKind.QUEUE, name, by, "the queue was deleted", tenant=tenant)
         await operators.set_limit(LimitKind.QUEUE, name, None, by, tenant=tenant)
-        await self._set(key, Config(self._desk.now(), is_deleted=True))
-
-    async def visibility(self, tenant: str, queues: Sequence[str]) -> int | None:
-        """How long jobs of these queues are reserved: of one fetch, as long as any says."""
-        found = [await self._known.get((tenant, queue)) for queue in queues]
-        lengths = [None if one is None else one.visibility_us for one in found]
-        known = [one for one in lengths if one is not None]
-        return max(known) if len(known) == len(lengths) else None
+        await self.setting.put(key, Config(self._desk.now(), is_deleted=True))
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -210,10 +213,10 @@ class Queues:
     async def detailed(self, call: Call) -> Reply:
         """One queue for operators: its numbers, what is set about it, and its oldest ready job."""
         row = await self.row(call, self.name(call))
-        config = await self._known.get((self._desk.tenant(call), row.name))
+        config = await self.setting.known.get((self._desk.tenant(call), row.name))
         body = {
             **await self.item(call, row),
-            "queue": {**await self._counted(call, row), "status": _status(row)},
+            "queue": {**await self._counted(call, row), "status": await self._status(call, row)},
             "configuration": {} if config is None else config.told,
             "oldest_available_at": await self._oldest(self._desk.tenant(call), row),
         }
@@ -224,7 +227,7 @@ class Queues:
         late = await self.figures.late(self._desk.tenant(call), row.name)
         return {
             "name": row.name,
-            "state": _status(row),
+            "state": await self._status(call, row),
             "paused": row.door.gate.closed,
             "counts": {state: row.counts.get(state, 0) for state in _STATES},
             "throughput": late.throughput(),
@@ -243,30 +246,22 @@ class Queues:
 
     async def _since(self, call: Call, row: QueueRow) -> str:
         """When it was set up; one that is merely used has no such time but our own."""
-        config = await self._known.get((self._desk.tenant(call), row.name))
-        return told(self._desk.started_at if config is None else config.created_at)
+        config = await self.setting.known.get((self._desk.tenant(call), row.name))
+        is_set = config is not None and config.created_at
+        return told(config.created_at if config and is_set else self._desk.started_at)
 
-    async def _gone(self, tenant: str) -> set[str]:
-        """The queues that were deleted and that nobody has used since."""
-        records = await self._desk.engine.store.records(KIND, tenant)
-        return {one.id for one in records if (config := _read(one)) and config.is_deleted}
+    async def _status(self, call: Call, row: QueueRow) -> str:
+        config = await self.setting.known.get((self._desk.tenant(call), row.name))
+        if config is not None and config.is_draining:
+            return "draining"
+        return "paused" if row.door.gate.closed else "active"
 
-    async def _set(self, key: Key, config: Config | None) -> None:
-        text = None if config is None else msgspec.json.encode(config).decode()
-        await self._desk.change(KIND, key, lambda _: (text, None))
-        self._known.forget(key)
-
-    async def _config(self, key: Key) -> Config | None:
-        return _read(await self._desk.record(KIND, key))
-
-
-def _read(record: Record | None) -> Config | None:
-    data = None if record is None else record.data
-    return None if data is None else msgspec.json.decode(data, type=Config)
-
-
-def _status(row: QueueRow) -> str:
-    return "paused" if row.door.gate.closed else "active"
+    def _settled(self, call: Call) -> str:
+        """Whose settings are meant: of a queue, or of all."""
+        if call.param("name") != USUAL:
+            return self.name(call)
+        self._desk.need_queue(call, USUAL)
+        return USUAL
 
 
 def depth_of(row: QueueRow) -> int:

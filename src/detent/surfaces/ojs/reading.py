@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.dropping import DROP
 from detent.engine.enqueueing import Ask
 from detent.engine.lasting import KEEP
 from detent.engine.limits import need_job
@@ -128,7 +129,7 @@ class Wanted(msgspec.Struct, frozen=True):
     limits: Limits | None = None
     keeps_schedule: bool = False
     said: frozenset[str] = frozenset()
-    """The options that it came with."""
+    """The options that it came with, and `on_exhaustion` if its retry policy says that."""
 
 
 class Reader:
@@ -172,7 +173,7 @@ class Reader:
         ask = Ask(
             type=type_,
             payload=payload,
-            meta=_meta_text(terms.kept(meta), kept),
+            meta=_meta_text(_dropping(terms.kept(meta), limits), kept),
             tags=_tags(options.get("tags", [])),
             schema=_text_or_none("schema", fields.get("schema")),
             key=None if limits is None else limits.key,
@@ -194,7 +195,7 @@ class Reader:
         need_job(ask)
         choice = options.get("unique") or {}
         keeps_schedule = choice.get("on_conflict") == "replace_except_schedule"
-        return Wanted(ask, limits, keeps_schedule, frozenset(options))
+        return Wanted(ask, limits, keeps_schedule, _said(options))
 
     def _unique(
         self, policy: Any, type_: str, queue: str, payload: str, meta: Mapping[str, Raw]
@@ -271,6 +272,12 @@ def _values(raw: Mapping[str, Raw]) -> dict[str, Any]:
         if value is not None:
             found[name] = value
     return found
+
+
+def _said(options: Mapping[str, Any]) -> frozenset[str]:
+    retry = options.get("retry", options.get("retry_policy")) or {}
+    is_told = retry.get("on_exhaustion") is not None
+    return frozenset(options) | ({"on_exhaustion"} if is_told else set())
 
 
 def _is_null(raw: Raw | None) -> bool:
@@ -351,6 +358,12 @@ def _meta_of(fields: Mapping[str, Raw], metadata: Raw | None) -> dict[str, Raw]:
         if ours in found:
             raise invalid(f"meta: {ours} is not yours to set", field="meta")
     return found
+
+
+def _dropping(meta: Mapping[str, Raw], limits: Limits | None) -> Mapping[str, Raw]:
+    """The metadata with what becomes of the job where its limit has no room."""
+    is_told = limits is not None and limits.drops
+    return {**meta, DROP: Raw(b"true")} if is_told else meta
 
 
 def _meta_text(meta: Mapping[str, Raw], extras: Extras) -> str:

@@ -25,6 +25,7 @@ from detent.surfaces.ojs.faults import problem_reply, unsupported
 from detent.surfaces.ojs.flows import Flows
 from detent.surfaces.ojs.hooks import Hooks
 from detent.surfaces.ojs.jobs import Jobs
+from detent.surfaces.ojs.keeping import Keeping
 from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.limiting import KIND as LIMIT
 from detent.surfaces.ojs.limiting import Limiting
@@ -33,6 +34,7 @@ from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
+from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
 from detent.surfaces.ojs.series import Series
@@ -69,7 +71,9 @@ class OjsSurface:
         self.system = System(self.desk, self.queues)
         self.stalls = Stalls(self.desk)
         self.workers = Workers(self.desk, self.stalls)
-        self.letters = Letters(self.desk)
+        self.letters = Letters(self.desk, self.queues.setting)
+        self.replaying = Replaying(self.desk, self.queues.setting, self.letters)
+        self.keeping = Keeping(self.desk, self.queues.setting, self.letters, self.replaying)
         self.limiting = Limiting(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
@@ -92,6 +96,7 @@ class OjsSurface:
         self.desk.engine.answers[WORKER] = self.workers.answer
         self.desk.engine.answers[STALL] = self.stalls.answer
         self.desk.engine.answers[LIMIT] = self.limiting.answer
+        self.desk.service.keep("retention", self.keeping.run)
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here, for programs that write clients."""
@@ -179,10 +184,15 @@ class OjsSurface:
         yield _route("GET", "/queues/{name}/stats", queues.stats, _R)
         yield _route("POST", "/queues/{name}/pause", queues.pause, _O)
         yield _route("POST", "/queues/{name}/resume", queues.resume, _O)
+        yield _route("POST", "/queues/{name}/drain", queues.drain, _O)
         yield _route("GET", "/dead-letter", letters.listed, _R, query=PAGES, gives="JobsReply")
         yield _route("DELETE", "/dead-letter", letters.purge, _O)
         yield _route("GET", "/dead-letter/stats", letters.stats, _R)
         yield _route("POST", "/dead-letter/retry", letters.retry_many, _O)
+        replaying, rules = self.replaying, "/dead-letter/replay-rules"
+        yield _route("GET", rules, replaying.listed, _R)
+        yield _route("PUT", f"{rules}/{{name}}", replaying.put, _O, (201, 200))
+        yield _route("DELETE", f"{rules}/{{name}}", replaying.delete, _O)
         yield _route("GET", "/dead-letter/{id}", letters.get, _R)
         yield _route("POST", "/dead-letter/{id}/retry", letters.retry, _O)
         yield _route("DELETE", "/dead-letter/{id}", letters.delete, _O)
@@ -261,6 +271,8 @@ class OjsSurface:
         yield _route("GET", "/admin/queues/{name}", self.queues.detailed, _R)
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
         yield _route("POST", "/admin/queues/{name}/resume", admin.resume, _O)
+        yield _route("POST", "/admin/queues/{name}/drain", self.queues.drain, _O)
+        yield _route("GET", "/admin/queues/{name}/config", self.queues.configuration, _R)
         yield _route("PUT", "/admin/queues/{name}/config", self.queues.configure, _O)
         yield _route("PUT", "/admin/queues/{name}/rate-limit", self.queues.limit, _O)
         yield _route("DELETE", "/admin/queues/{name}/jobs", admin.purge, _O)

@@ -17,6 +17,7 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.views import OJS_WORKFLOW_WORDS
 from detent.stores.api import Fed, Stored
 from detent.surfaces.ojs.envelope import kept_of
+from detent.surfaces.ojs.letters import PRUNED_BY
 from detent.surfaces.ojs.wire import millis, told
 
 __all__ = ["Told", "change_of", "event_id_of", "events_of", "position_of"]
@@ -142,6 +143,8 @@ def _kinds(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[
             return _failed(event, stored, run, spent)
         case "expire" | "drop":
             return _gone(event, stored, run)
+        case "erased" if event.actor_id == PRUNED_BY:
+            return [("dead_letter.pruned", {"reason": event.reason})]
         case "cancel":
             return [("job.cancelled", {"cancelled_by": event.actor_id, "reason": event.reason})]
         case _:

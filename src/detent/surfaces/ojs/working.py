@@ -89,7 +89,7 @@ class Working:
             asked = replace(asked, queues=asked.queues or list(pool.queues), fair=pool.fair)
         want = self._want(call, asked)
         if want.lease_us is None:
-            usual = await self._system.queues.visibility(want.tenant, want.queues)
+            usual = await self._system.queues.setting.visibility(want.tenant, want.queues)
             want = want if usual is None else replace(want, lease_us=usual)
         if await self._is_quiet(want):
             return self._desk.reply({"jobs": []})

@@ -7,6 +7,7 @@ SELECT coalesce(max(pos), 0) AS pos FROM detent.leaves
 SELECT j.ended_at, j.tenant, j.id FROM detent.jobs AS j
 WHERE j.state = $state AND j.ended_at IS NOT NULL AND j.ended_at < $before::bigint
     AND ($tenant::text IS NULL OR j.tenant = $tenant) AND ($queue::text IS NULL OR j.queue = $queue)
+    AND ($letters::boolean OR NOT ({{is_letter}}))
     AND $sealed::bigint >= (
         SELECT coalesce(f.pos, 9223372036854775807) FROM detent.events AS e
         LEFT JOIN detent.feed AS f

@@ -65,6 +65,32 @@ ORDER BY s.id DESC, s.tenant DESC
     ARRAY['discarded', 'cancelled', 'retryable', 'scheduled']
 )}}
 
+-- name: found_letters
+{{page AND j.state = 'discarded' AND j.state = ANY (
+    ARRAY['discarded', 'cancelled', 'retryable', 'scheduled']
+) AND {{is_letter}} AND ($tag::text IS NULL OR EXISTS (
+    SELECT FROM detent.tags AS t
+    WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
+))}}
+
+-- name: found_ready
+SELECT s.* FROM (
+    SELECT j.tenant, j.id FROM detent.lanes AS l JOIN detent.jobs AS j ON j.lane = l.lane
+    WHERE ($tenant::text IS NULL OR l.tenant = $tenant)
+        AND ($queue::text IS NULL OR l.queue = $queue)
+        AND ($type::text IS NULL OR l.type = $type)
+        AND ($key::text IS NULL OR (l.key = $key AND $key <> ''))
+        AND j.state = 'available' AND NOT j.held AND NOT j.gated
+        AND ($tag::text IS NULL OR EXISTS (
+            SELECT FROM detent.tags AS t
+            WHERE t.tenant = j.tenant AND md5(t.tag) = md5($tag) AND t.tag = $tag AND t.id = j.id
+        ))
+        AND {{within j}}
+        {{fits}}
+    ORDER BY j.id DESC, j.tenant DESC LIMIT $most::bigint
+) AS page JOIN detent.stored AS s ON s.tenant = page.tenant AND s.id = page.id
+ORDER BY s.id DESC, s.tenant DESC
+
 -- name: found_held
 {{page AND j.state = $state AND j.lease IS NOT NULL}}
 
@@ -136,6 +162,10 @@ SELECT pos, leaf FROM detent.leaves WHERE pos > $after::bigint ORDER BY pos LIMI
 -- name: held_by
 SELECT s.* FROM detent.stored AS s WHERE s.holder = $holder AND s.lease IS NOT NULL
 ORDER BY s.tenant, s.id LIMIT $most::bigint
+
+-- name: weight
+SELECT coalesce(sum(octet_length(j.payload)), 0)::bigint AS bytes FROM detent.jobs AS j
+WHERE j.tenant = $tenant AND j.queue = $queue AND j.ended_at IS NULL
 
 -- name: counts
 SELECT c.tenant, c.queue, c.state, sum(c.count)::bigint AS count

@@ -2,6 +2,7 @@
 SELECT j.ended_at, j.tenant, j.id FROM detent_jobs AS j
 WHERE j.state = :state AND j.ended_at IS NOT NULL AND j.ended_at < :before
     AND (:tenant IS NULL OR j.tenant = :tenant) AND (:queue IS NULL OR j.queue = :queue)
+    AND (:letters OR NOT ({{is_letter}}))
     AND :sealed >= (
         SELECT e.pos FROM detent_events AS e
         WHERE e.tenant = j.tenant AND e.record = j.id ORDER BY e.version DESC LIMIT 1

@@ -68,6 +68,42 @@ WHERE j.tenant = :tenant AND j.id < :below
     AND (:held IS NULL OR j.held = :held)
 ORDER BY j.id DESC LIMIT :limit
 
+-- name: found_letters
+SELECT j.id, j.seq FROM detent_jobs AS j
+WHERE j.tenant = :tenant AND j.id < :below
+    AND ({{job_rare}}) AND j.state = 'discarded' AND {{is_letter}}
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
+    AND (:tag IS NULL OR EXISTS (
+        SELECT 1 FROM detent_tags AS t
+        WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
+    ))
+ORDER BY j.id DESC LIMIT :limit
+
+-- name: found_ready
+SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_claimable
+WHERE j.tenant = :tenant AND j.id < :below
+    AND j.state = 'available' AND j.held = 0 AND j.gated = 0
+    AND (:queue IS NULL OR j.queue = :queue)
+    AND (:state IS NULL OR j.state = :state)
+    AND (:type IS NULL OR j.type = :type)
+    AND (:profile IS NULL OR j.profile = :profile)
+    AND (:key IS NULL OR j.key = :key)
+    AND (:workflow IS NULL OR j.workflow = :workflow)
+    AND (:step IS NULL OR j.step = :step)
+    AND (:held IS NULL OR j.held = :held)
+    AND (:tag IS NULL OR EXISTS (
+        SELECT 1 FROM detent_tags AS t
+        WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
+    ))
+ORDER BY j.id DESC LIMIT :limit
+
 -- name: found_in_workflow
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below
@@ -102,6 +138,11 @@ SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tena
 -- name: counts
 SELECT tenant, queue, state, count FROM detent_counters
 WHERE (?1 IS NULL OR tenant = ?1) AND count > 0 ORDER BY tenant, queue, state
+
+-- name: weight
+SELECT coalesce(sum(length(CAST(b.payload AS BLOB))), 0)
+FROM detent_jobs AS j JOIN detent_bodies AS b ON b.seq = j.seq
+WHERE j.tenant = ? AND j.queue = ? AND j.ended_at IS NULL
 
 -- name: history
 SELECT * FROM detent_events WHERE tenant = ? AND record = ? ORDER BY version

@@ -1,0 +1,152 @@
+"""What has ended is kept as long as is set about its queue; dead letters by a rule of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from detent import stores
+from detent.surfaces.http.exchange import Settings
+from detent.surfaces.ojs import letters
+from tests.postgres.server import databases
+from tests.surfaces.server import Client, eventually, running
+
+LETTER = {"retry": {"max_attempts": 1, "on_exhaustion": "dead_letter"}}
+
+
+class Office:
+    """Two servers that look often, and somebody who seals."""
+
+    def __init__(self, url: str, client: Client) -> None:
+        self._url = url
+        self.client = client
+
+    def seal(self) -> None:
+        """Seal all there is, as upkeep does every minute."""
+
+        async def sealed() -> None:
+            async with stores.open(self._url) as store:
+                while await store.seal() is not None:
+                    pass
+
+        asyncio.run(sealed())
+
+    def end(self, queue: str, how: str, **options: Any) -> str:
+        """A job that has ended in this way, by id."""
+        job = self.client.push("x", queue=queue, **options)
+        if how == "cancelled":
+            self.client.delete(f"/jobs/{job['id']}").ok()
+            return str(job["id"])
+        [taken] = self.client.fetch(queue)
+        if how == "completed":
+            self.client.ack(taken)
+        else:
+            self.client.nack(taken, retryable=False)
+        return str(job["id"])
+
+    def is_there(self, name: str) -> bool:
+        return self.client.get(f"/jobs/{name}").status == 200
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def office(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Office]:
+    folder: Path = tmp_path_factory.mktemp("office")
+    url = f"sqlite:///{folder}/detent.db" if request.param == "sqlite" else databases().kept()
+    settings = Settings(keep_s=0.05)
+    with running(url, settings) as first, running(url, settings):
+        client = Client(first.port)
+        yield Office(url, client)
+        client.close()
+
+
+def test_what_has_ended_goes_when_its_queue_says_so(office: Office) -> None:
+    short = {"completed": "PT0.1S", "cancelled": "PT0.1S", "discarded": "PT0.1S"}
+    office.client.put("/admin/queues/short/config", {"retention": short}).ok()
+    gone = [office.end("short", how) for how in ("completed", "cancelled", "discarded")]
+    letter = office.end("short", "discarded", **LETTER)
+    stays = [office.end("other", how) for how in ("completed", "cancelled", "discarded")]
+    live = office.client.push("x", queue="short")["id"]
+    office.seal()
+    eventually(lambda: not any(map(office.is_there, gone)))
+    assert all(map(office.is_there, [letter, *stays, live]))
+
+
+def test_a_queue_may_keep_longer_than_is_usual(office: Office) -> None:
+    usual, long = {"completed": "PT0.1S", "cancelled": "PT0.1S"}, {"completed": "P1D"}
+    office.client.put("/admin/queues/long/config", {"retention": long}).ok()
+    office.client.put("/admin/queues/_default/config", {"retention": usual}).ok()
+    gone = [office.end("long", "cancelled"), office.end("any", "completed")]
+    stays = [office.end("long", "completed"), office.end("any", "discarded")]
+    office.seal()
+    eventually(lambda: not any(map(office.is_there, gone)))
+    assert all(map(office.is_there, stays))
+    office.client.put("/admin/queues/_default/config", {}).ok()
+
+
+def test_of_too_many_dead_letters_the_oldest_go(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [office.end("letters", "discarded", **LETTER) for _ in range(4)]
+    again = office.end("letters", "discarded", **LETTER)
+    office.client.post(f"/dead-letter/{again}/retry").ok()
+    before = len(office.client.get("/dead-letter").ok()["jobs"])
+    monkeypatch.setattr(letters, "KEPT_MAX", 2)
+    monkeypatch.setattr("detent.surfaces.ojs.keeping._LETTERS_TURNS", 2)
+    eventually(lambda: not any(map(office.is_there, names[:2])))
+    assert all(map(office.is_there, [*names[2:], again]))
+    told = office.client.get("/events?types=dead_letter.pruned&limit=1000").ok()["events"]
+    pruned = [one["data"]["job_id"] for one in told]
+    assert set(names[:2]) <= set(pruned)
+    assert len(pruned) == len(set(pruned)) == before - 2
+
+
+def test_old_dead_letters_go(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = office.end("old", "discarded", **LETTER)
+    stats = office.client.get("/dead-letter/stats").ok()["retention"]
+    assert stats == {"max_age": "P180D", "max_entries": 10_000}
+    monkeypatch.setattr(letters, "KEPT_US", 1)
+    monkeypatch.setattr("detent.surfaces.ojs.keeping._LETTERS_TURNS", 2)
+    eventually(lambda: not office.is_there(name))
+
+
+def test_a_rule_runs_dead_letters_again_so_often(office: Office) -> None:
+    rule = {"filter": {"queue": "again", "error_type": "boom"}, "max_replays": 2, "delay": "PT0S"}
+    told = office.client.put("/dead-letter/replay-rules/twice", rule).ok(201)["rule"]
+    assert (told["name"], told["enabled"]) == ("twice", True)
+    office.client.put("/dead-letter/replay-rules/twice", rule).ok(200)
+    name = office.end("again", "discarded", **LETTER)
+    for count in (1, 2):
+        [job] = eventually(lambda: office.client.fetch("again"))
+        assert (job["id"], job["meta"], job["attempt"]) == (name, {"ojs.replay_count": count}, 1)
+        office.client.nack(job)
+    other = office.end("again", "discarded", **LETTER)
+    [job] = eventually(lambda: office.client.fetch("again"))
+    # By now the rule has looked at the first one once more, and left it.
+    assert job["id"] == other
+    assert office.client.job(name)["state"] == "discarded"
+    assert office.client.get("/dead-letter/replay-rules").ok()["rules"] == [told]
+    office.client.delete("/dead-letter/replay-rules/twice").ok()
+    office.client.delete("/dead-letter/replay-rules/twice").error(404, "not_found")
+    office.client.nack(job)
+    assert office.client.get("/dead-letter/replay-rules").ok()["rules"] == []
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"max_replays": 0},
+        {"max_replays": "x"},
+        {"delay": "soon"},
+        {"filter": {"queue": "NO"}},
+        {"filter": {"since": "yesterday"}},
+    ],
+)
+def test_rules_that_cannot_be(office: Office, rule: dict[str, Any]) -> None:
+    error = office.client.put("/dead-letter/replay-rules/bad", rule)
+    error.error(400, "invalid_request")

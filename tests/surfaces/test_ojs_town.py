@@ -1,0 +1,61 @@
+"""What is said of Open Job Spec holds whichever of several servers is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.surfaces.town import PUSHERS, Town, Watch, job, statuses
+
+
+def test_of_many_who_register_a_schedule_at_once_one_has_made_it(town: Town) -> None:
+    cron = {"name": "first", "expression": "@yearly", "job_template": job("c")}
+    answers = town.at_once(lambda client, _: client.post("/cron", cron))
+    assert statuses(answers) == {201: 1, 200: PUSHERS - 1}
+    town.client.delete("/cron/first").ok()
+    again = town.at_once(lambda client, _: client.post("/cron", {**cron, "enabled": False}))
+    assert Counter(one.status for one in again) == {201: 1, 200: PUSHERS - 1}
+    assert town.client.get("/cron/first").ok()["cron"]["enabled"] is False
+    assert town.client.post("/cron", cron).ok()["cron"]["next_run_at"] is not None
+
+
+def test_many_at_once_are_let_in_by_their_bytes(town: Town) -> None:
+    payload = "x" * 96
+    told = {"backpressure": {"max_size_bytes": 5 * 100}}
+    for one in (town.client, town.visitor()):
+        one.put("/admin/queues/bytes/config", told).ok()
+    answers = town.at_once(lambda client, _: client.post("/jobs", job("bytes", payload)))
+    assert statuses(answers) == {201: 5, 429: PUSHERS - 5}
+    some = {"jobs": [job("bytes", payload)] * 2}
+    town.client.fetch("bytes", count=4)
+    answers = town.at_once(lambda client, _: client.post("/jobs/batch", some))
+    # What runs weighs too.
+    assert (statuses(answers), town.live("bytes")) == ({429: PUSHERS}, 5)
+
+
+def test_bytes_are_let_go_for_others_as_exactly(town: Town) -> None:
+    bound = {"max_depth": 100, "max_size_bytes": 500, "strategy": "drop_oldest"}
+    for one in (town.client, town.visitor()):
+        one.put("/admin/queues/heavy/config", {"backpressure": bound}).ok()
+    payload = "x" * 96
+    with Watch(town, "heavy") as watch:
+        answers = town.at_once(lambda client, _: client.post("/jobs", job("heavy", payload)), 4)
+    assert statuses(answers) == {201: PUSHERS * 4}
+    assert (watch.most, town.live("heavy")) == (5, 5)
+
+
+def test_nothing_comes_into_a_queue_once_it_is_said_to_drain(town: Town) -> None:
+    for one in (town.client, town.visitor()):
+        one.post("/jobs", job("drained")).ok(201)
+    town.client.post("/queues/drained/drain").ok()
+    answers = town.at_once(lambda client, n: client.post("/jobs", job("drained", n)))
+    assert (statuses(answers), town.live("drained")) == ({409: PUSHERS}, 2)
+
+
+def test_of_many_who_do_not_wait_as_many_run_as_there_is_room(town: Town) -> None:
+    limit = {"key": "few", "concurrency": 2, "on_limit": "drop"}
+    ids = [town.client.push("x", queue="few", rate_limit=limit)["id"] for _ in range(30)]
+    ask = {"queues": ["few"], "count": 5}
+    answers = town.at_once(lambda client, _: client.post("/workers/fetch", ask), each=2)
+    taken = [one["id"] for answer in answers for one in answer.ok()["jobs"]]
+    states = Counter(town.client.job(name)["state"] for name in ids)
+    assert (len(taken), states) == (2, {"active": 2, "discarded": 28})

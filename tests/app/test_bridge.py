@@ -120,6 +120,19 @@ def test_an_error_crosses_as_it_is() -> None:
     bridge.stop()
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_would_end_a_program_ends_no_loop(kind: type[BaseException]) -> None:
+    async def end() -> None:
+        raise kind
+
+    bridge = Bridge()
+    thread = bridge.run(where())
+    with pytest.raises(kind):
+        bridge.run(end())
+    assert bridge.run(where()) == thread
+    bridge.stop()
+
+
 def test_waiting_inside_a_loop_is_refused() -> None:
     async def inside() -> None:
         bridge.run(where())

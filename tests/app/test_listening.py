@@ -10,6 +10,8 @@ import pytest
 from detent import Detent
 from detent.errors import BadOption, InsideLoop
 from detent.lifecycle.event import Event
+from detent.testing import VirtualClock
+from tests.waiting import until
 
 
 def test_functions_and_coroutines_hear_of_the_states_they_name(app: Detent) -> None:
@@ -66,6 +68,36 @@ def test_after_a_new_start_it_goes_on_where_it_was(tmp_path: object) -> None:
             ids.append(app.jobs["work"].enqueue().id)
             app.deliver()
     assert heard == ids
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_who_would_end_the_program_is_told_again(
+    app: Detent, clock: VirtualClock, kind: type[BaseException], is_async: bool
+) -> None:
+    heard: list[str] = []
+
+    def sync(event: Event) -> None:
+        heard.append(event.name)
+        if len(heard) == 1:
+            raise kind
+
+    async def asynchronous(event: Event) -> None:
+        sync(event)
+
+    app.job(name="work")(lambda: None)
+    app.on(name="ear", from_start=True)(asynchronous if is_async else sync)
+    await app.jobs["work"].aenqueue()
+    listening = asyncio.ensure_future(app.alisten())
+    await until(lambda: heard)
+
+    def is_told_again() -> bool:
+        clock.advance(1)
+        return len(heard) > 1
+
+    await until(is_told_again)
+    listening.cancel()
+    await asyncio.wait([listening])
 
 
 async def test_listening_goes_on_until_it_is_called_off(app: Detent) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,10 +74,37 @@ class Listening:
     def _subscriber(self, listener: Listener) -> Subscriber:
         async def hear(event: Event) -> None:
             if not inspect.iscoroutinefunction(listener.function):
-                await asyncio.to_thread(listener.function, event)
+                await asyncio.to_thread(_told, listener, event)
                 return
-            work: Coroutine[Any, Any, Any] = listener.function(event)
             assert self._home is not None  # noqa: S101 - it is joined before it is told
+            work = _atold(listener, event)
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._home))
 
         return Subscriber(listener.name, listener.wants, one_by_one(hear), listener.from_start)
+
+
+def _told(listener: Listener, event: Event) -> None:
+    try:
+        listener.function(event)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise _odd(listener, error) from error
+
+
+async def _atold(listener: Listener, event: Event) -> None:
+    """The same in its own loop, where it may also be we who call it off."""
+    mine = asyncio.current_task()
+    try:
+        await listener.function(event)
+    except Exception:
+        raise
+    except BaseException as error:
+        if mine is not None and mine.cancelling():
+            raise
+        raise _odd(listener, error) from error
+
+
+def _odd(listener: Listener, error: BaseException) -> RuntimeError:
+    """As an error like any other: what else it is would end the loop of the store, or its task."""
+    return RuntimeError(f"The listener {listener.name} raised {type(error).__name__}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -32,6 +33,8 @@ __all__ = [
     "blocking_each",
     "need_no_loop",
 ]
+
+_log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -255,8 +258,22 @@ _LEFT_BEHIND: list[object] = []
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     """Until it is stopped."""
-    loop.run_forever()
+    while not _is_stopped(loop):
+        _log.error("the loop of the store goes on")
     ended(loop)
+
+
+def _is_stopped(loop: asyncio.AbstractEventLoop) -> bool:
+    """Run it; false if that ended by something that a task in there has let fall.
+
+    What users hand over runs here too, and `sys.exit()` in it is no word to everybody else.
+    """
+    try:
+        loop.run_forever()
+    except BaseException:
+        _log.exception("a task has ended the loop of the store")
+        return _ENDING.is_set()
+    return True
 
 
 def _hush(loop: asyncio.AbstractEventLoop) -> None:

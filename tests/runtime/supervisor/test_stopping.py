@@ -116,6 +116,17 @@ async def test_in_a_group_the_clocks_run_one_after_the_other(stage: Stage) -> No
     assert (lives["a"].state, lives["b"].state) == (_S.STOPPED, _S.KILLED)
 
 
+async def test_who_waits_for_its_turn_to_stop_is_shown_as_stopping(stage: Stage) -> None:
+    """W-69: in a tree that stops, nobody is shown as if it were there to stay."""
+    specs = [stage.spec("a"), stage.spec("b", {"obeys_in": 5.0})]
+    supervisor = await stage.running(*specs, strategy=Strategy.REST_FOR_ONE)
+    stopping = asyncio.ensure_future(supervisor.stop())
+    await stage.clock.advance(1)
+    assert live(supervisor, "a").state is _S.RUNNING
+    assert [one.status for one in supervisor.snapshot().children] == ["Stopping", "Stopping"]
+    await stage.during(stopping)
+
+
 async def test_the_budget_of_the_tree_ends_every_grace(stage: Stage) -> None:
     """W-23: what is left at its end is forced together."""
     specs = [stage.spec(name, STUBBORN, stop_grace_s=50) for name in "abc"]

@@ -170,6 +170,17 @@ def branch(stage: Stage, *specs: Spec, **more: object) -> Spec:
     return Spec("branch", make, kind="supervisor", breaker=None, **more)  # type: ignore[arg-type]
 
 
+async def test_a_branch_ends_its_own_before_its_grace_is_over(stage: Stage) -> None:
+    """W-68: each child is forced on record, and the branch itself has obeyed."""
+    leaf = stage.spec("a", {"obeys_in": None}, stop_grace_s=100)
+    tree = await stage.running(branch(stage, leaf, stop_grace_s=10))
+    one, inner = live(tree, "branch"), tree.find("branch/a")[1].live
+    assert inner is not None
+    await stage.during(tree.stop_slot("branch"))
+    assert (one.state, inner.state) == (_S.STOPPED, _S.KILLED)
+    assert stage.clock.monotonic() < 110
+
+
 async def test_trees_nest(stage: Stage) -> None:
     """W-69, W-68, behaviour 13: paths, snapshots, verbs and stops go all the way down."""
     tree = await stage.running(branch(stage, stage.spec("a"), stage.spec("b")), stage.spec("c"))

@@ -19,5 +19,5 @@ def test_the_folder_for_temporary_files_is_made_although_the_environment_is_ther
     ready.touch()
     words = ["make", "--dry-run", f"BUILD={gone}", f"READY={ready}", "check"]
     told = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)  # noqa: S603
-    assert f"mkdir -p {gone}/tmp" in told.stdout
+    assert f"mkdir -p {gone / 'tmp'}" in told.stdout
     assert "Preparing" not in told.stdout

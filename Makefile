@@ -79,8 +79,8 @@ clean: ## remove everything that make has made
 
 # The stamp lives in the environment, so that removing the environment removes it too.
 # Packages come with hashes from the lock; the project itself is built by the locked backend.
-$(READY): pyproject.toml uv.lock requirements-dev.lock
-	@set -e; mkdir -p "$$TMPDIR"; python=; \
+$(READY): pyproject.toml uv.lock requirements-dev.lock | $(BUILD)/tmp
+	@set -e; python=; \
 	for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \
 	done; \
@@ -99,3 +99,7 @@ $(READY): pyproject.toml uv.lock requirements-dev.lock
 	  $$pip --no-deps --no-build-isolation -e .; \
 	fi; \
 	touch $@
+
+# Also when the environment is there already: whoever removes the folder has not removed that.
+$(BUILD)/tmp:
+	@mkdir -p $@

@@ -58,6 +58,7 @@ class Connection:
         self._url = url
         self._clock = clock
         self._opening: asyncio.Task[Engine] | None = None
+        self._opened_url = ""
         self._left_behind: list[object] = []
         self._ready: tuple[int, Engine] | None = None
         self._limits: dict[tuple[str, str], Limit] = {}
@@ -81,11 +82,14 @@ class Connection:
             why = f"This worker's jobs are kept by {server}, and it has no database of its own"
             fix = "enqueue with ctx.enqueue, or over the API of the server"
             raise NoStore(f"{why}: {fix}", what="store", server=server)
+        if self._opening is not None and self._has_moved:
+            await self._close()
         if self._opening is None or not self._is_good(self._opening):
             # After a fork the store of the parent is kept, unused: to close it would close theirs.
             self._left_behind.append(self._opening)
             self._limits.clear()
             self._ready = None
+            self._opened_url = self.url
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
 
@@ -93,7 +97,14 @@ class Connection:
     def ready(self) -> Engine | None:
         """The engine if it is open, in this process; from any thread."""
         found = self._ready
-        return found[1] if found is not None and found[0] == os.getpid() else None
+        if found is None or found[0] != os.getpid() or self._has_moved:
+            return None
+        return found[1]
+
+    @property
+    def _has_moved(self) -> bool:
+        """Whether a function that tells the address now tells another than was opened."""
+        return callable(self._url) and self.url != self._opened_url
 
     @property
     def identity(self) -> Identity:
@@ -158,7 +169,6 @@ class Connection:
                 self.bridge.rest()
             self.bridge.wait(self._close())
         self.bridge.stop()
-        # Whoever opens it again may have other keys by then.
         self._secrets = None
 
     async def _open(self) -> Engine:
@@ -170,6 +180,8 @@ class Connection:
 
     async def _close(self) -> None:
         opening, self._opening, self._ready = self._opening, None, None
+        # Whoever opens it again may have other keys by then.
+        self._secrets = None
         if opening is not None and self._is_good(opening):
             engine = await opening
             await engine.__aexit__(None, None, None)

@@ -284,7 +284,7 @@ async def test_jobs_are_counted_by_the_store_or_by_reading_them_all(
     await push(engine, queue="b", type="else", tags=("red",))
     await push(engine, queue="a", tenant="other")
     await engine.operators.cancel(key_of(jobs[0]), USER, "why")
-    wanted: dict[int, list[dict[str, str]]] = {
+    wanted: dict[int, list[dict[str, Any]]] = {
         0: [{"queue": "c"}, {"tag": "blue"}, {"queue": "b", "type": "mail.send"}],
         1: [{"queue": "a", "state": "cancelled"}, {"type": "else"}],
         3: [

@@ -158,6 +158,11 @@ async def test_validation_failures_are_refused_before_queuing(
             ),
             "no type at all": ({"payload": {}}, "MISSING_FIELD", "jobType"),
             "no object": ({"jobType": "LOAD_ASSETS", "payload": [1]}, "BAD_MESSAGE", "payload"),
+            "a deadline of no state": (
+                {"jobType": "LOAD_ASSETS", "deadlines": {"runningMs": 5}},
+                "BAD_MESSAGE",
+                "deadlines",
+            ),
         }
         before = _jobs(here)
         for number, (body, code, field) in enumerate(cases.values(), start=1):

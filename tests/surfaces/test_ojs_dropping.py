@@ -33,6 +33,7 @@ def test_what_does_not_wait_goes_when_it_is_met(client: Client) -> None:
     gone = client.job(drop)
     assert gone["rate_limit"] == {**ONE, "on_limit": "drop"}
     assert ("completed_at" in gone, "discarded_at" in gone, gone["meta"]) == (False, True, {})
+    assert (gone["error"]["type"], len(gone["errors"])) == ("overflow", 1)
     [event] = client.get("/events?types=job.discarded").ok()["events"]
     assert event["data"]["job_id"] == drop
     client.ack(job)

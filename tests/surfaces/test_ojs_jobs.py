@@ -103,8 +103,8 @@ def test_everything_that_was_said_comes_back(client: Client) -> None:
         ({"type": "a", "args": [], "meta": {"m": "x" * 70_000}}, 413, "envelope_too_large"),
         (
             {"type": "a", "args": [], "options": {"rate_limit": {"on_limit": "drop"}}},
-            422,
-            "unsupported",
+            400,
+            "invalid_request",
         ),
     ],
 )

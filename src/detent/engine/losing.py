@@ -17,7 +17,8 @@ __all__ = ["SPARED_MAX", "failure_of", "is_spared", "reason_of"]
 SPARED_MAX = 10
 """Whoever was there that often when a worker fell, is believed no longer."""
 
-_TYPE = "lost"
+LOST = "lost"
+"""The type of an error that nobody has reported: its code says what happened."""
 
 
 def is_spared(due: Due) -> bool:
@@ -47,7 +48,7 @@ def failure_of(due: Due, event: Event, reason: str) -> Failure:
     """The error of the attempt that was lost: the same for people, and its facts for programs."""
     details = {"holder": due.stored.job.holder} | ({} if due.holder is None else _facts(due.holder))
     text = msgspec.json.encode(details).decode()
-    return Failure(due.stored.job.attempt, event.at, event.code or "", reason, _TYPE, text)
+    return Failure(due.stored.job.attempt, event.at, event.code or "", reason, LOST, text)
 
 
 def _named(row: WorkerRow) -> str:

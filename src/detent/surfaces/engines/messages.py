@@ -126,8 +126,11 @@ class Drain(_Message, frozen=True):
     """The engine takes no more jobs; what it has not begun may go elsewhere."""
 
 
-class Deadlines(_Message, frozen=True):
-    """Milliseconds that a job may be in each state; what is left out is as usual."""
+class Deadlines(_Message, frozen=True, forbid_unknown_fields=True):
+    """Milliseconds that a job may be in each state; what is left out is as usual.
+
+    A word that is not known is refused: whoever wrote it counts on a deadline.
+    """
 
     queued: Span | None = None
     dispatched: Span | None = None

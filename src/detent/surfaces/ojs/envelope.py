@@ -10,9 +10,12 @@ from msgspec import Raw
 
 from detent.engine.dropping import DROP
 from detent.engine.lasting import KEEP
+from detent.engine.losing import LOST
 from detent.engine.secrets import redacted
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Job, JobState
+from detent.lifecycle.job.table import Cause
 from detent.lifecycle.views import OJS
+from detent.lifecycle.views.facts import counted_attempt
 from detent.stores.api import Failure, Stored
 from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import EXTRAS, Extras
@@ -28,6 +31,13 @@ _EXTRAS = msgspec.json.Decoder(Extras)
 _MARK = f'"{EXTRAS}"'
 _SCHEDULE = '"schedule"'
 _NONE = Extras()
+_EXPIRED: Final = ("expired", "It was not begun before it expired.")
+_ENDS: Final[Mapping[str | None, tuple[str, str]]] = {
+    Cause.TTL: ("enqueue_ttl_expired", "It waited for longer than it was to wait."),
+    Cause.OVERFLOW: ("overflow", "There was no room for it, and it was not to wait for any."),
+    Cause.QUEUE_DELETED: ("queue_deleted", "Its queue was deleted."),
+}
+"""Why jobs are discarded that nobody has in hands, in the words of the specification."""
 
 
 class _Slot(msgspec.Struct, frozen=True):
@@ -120,8 +130,8 @@ def _echo(fields: dict[str, Any], job: Job, extras: Extras) -> None:
 
 
 def _outcome(fields: dict[str, Any], stored: Stored) -> None:
-    if stored.failures:
-        errors = errors_shown(stored)
+    errors = errors_shown(stored)
+    if errors:
         fields["errors"] = errors
         if stored.job.state != "completed":
             fields["error"] = errors[-1]
@@ -130,19 +140,36 @@ def _outcome(fields: dict[str, Any], stored: Stored) -> None:
 
 
 def errors_shown(stored: Stored) -> list[dict[str, Any]]:
-    """The errors of all attempts, oldest first; attempts that were handed back do not count."""
+    """The errors of all attempts, oldest first; attempts that were handed back do not count.
+
+    A job that was discarded while it waited has why as its last one.
+    """
     as_kept = stored.job.handed_back == 0
-    return [
+    told_of = [
         error_shown(one, one.attempt if as_kept else number)
         for number, one in enumerate(stored.failures, start=1)
     ]
+    end = _end_of(stored)
+    return told_of if end is None else [*told_of, error_shown(end, counted_attempt(stored.job))]
+
+
+def _end_of(stored: Stored) -> Failure | None:
+    """Why a job that nobody had was discarded, if nothing else tells."""
+    job, at = stored.job, stored.job.ended_at
+    if job.state is not JobState.DISCARDED or job.cause not in _ENDS or at is None:
+        return None
+    if stored.failures and stored.failures[-1].at >= at:
+        return None
+    is_absolute = kept_of(stored.body.meta).extras.expires_at is not None
+    code, why = _EXPIRED if job.cause == Cause.TTL and is_absolute else _ENDS[job.cause]
+    return Failure(job.attempt, at, code, why)
 
 
 def error_shown(failure: Failure, attempt: int) -> dict[str, Any]:
     """One error of the history."""
     told_of: dict[str, Any] = {
         "code": failure.code,
-        "type": failure.type or failure.code,
+        "type": failure.code if failure.type in ("", LOST) else failure.type,
         "message": failure.message or failure.code,
         "attempt": attempt,
         "occurred_at": told(failure.at),

@@ -136,6 +136,24 @@ async def test_many_reloads_at_once_are_one_more() -> None:
     assert len(reloads) == 2
 
 
+async def test_who_loses_its_terminal_ends() -> None:
+    """W-103: the same signal says that a window was closed."""
+    heard = asyncio.Event()
+
+    async def reload() -> None:
+        heard.set()
+
+    window, terminal = os.openpty()
+    signals = Signals(Rules(streams=(terminal,)), force=nothing, reload=reload)
+    signals.heard_reload()
+    await asyncio.wait_for(heard.wait(), 10)
+    assert not signals.cancelled.is_set()
+    os.close(window)
+    signals.heard_reload()
+    assert (signals.cancelled.is_set(), signals.reason) == (True, Reason.TERMINATE)
+    os.close(terminal)
+
+
 async def test_hooks_run_last_first_whatever_happens(caplog: pytest.LogCaptureFixture) -> None:
     """W-99, behaviour 18: LIFO, safe from each other, and those added on the way run next."""
     ran: list[str] = []

@@ -61,13 +61,14 @@ class Rules(msgspec.Struct, frozen=True):
     What comes within `echo_s` after another is the same wish, told twice.
 
     Without `cancel_on_interrupt` an interrupt only counts; it is for programs that use Ctrl-C for
-    something else.
+    something else. `streams` are the descriptors whose terminal is that of the program, if any.
     """
 
     force_after: int = 1
     cancel_on_interrupt: bool = True
     gap_s: float = 5.0
     echo_s: float = ECHO_S
+    streams: tuple[int, ...] = (0, 1, 2)
 
 
 class Taps:
@@ -130,6 +131,7 @@ class Signals:
         self._force = force
         self._reload = reload
         self._leave = leave
+        self._terminals = [number for number in self.taps.rules.streams if os.isatty(number)]
         self._is_stale = self._is_reloading = False
         """Whether a reload is due, and whether one is under way."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,6 +171,10 @@ class Signals:
         However often it is said meanwhile, it is done once more: that reads what is there by then.
         """
         self._count("signals_total", signal="SIGHUP")
+        if self._terminals and not any(map(os.isatty, self._terminals)):
+            # The window was closed that it ran in. Nobody sees it there, and nobody expects it.
+            self.cancel(Reason.TERMINATE)
+            return
         self._is_stale = True
         if not self._is_reloading:
             self._is_reloading = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from detent import stores
+from detent.stores.pieces import LOOK
 from detent.stores.postgres.statements import SQL, Statement
+from detent.stores.select import Filter, Page
 from tests.postgres.server import databases
 
 HOT = (
@@ -73,3 +77,23 @@ def test_no_hot_statement_walks(database: psycopg.Connection) -> None:
 def test_the_test_would_see_a_walk(database: psycopg.Connection) -> None:
     walking = Statement("SELECT FROM detent.jobs WHERE attempt = $1", ("attempt",))
     assert _WALK.search(plan(database, walking))
+
+
+def test_what_is_rare_is_found_however_far_back(
+    database: psycopg.Connection, tmp_path: Path
+) -> None:
+    """Piece by piece, until there is no more or enough was looked at."""
+    told = {"state": "completed", "first": 1, "last": 2 * LOOK + 5, "is_over": True}
+    for statement in Path(__file__).with_name("grow.sql").read_bytes().split(b";\n"):
+        database.execute(statement, told)
+    ids = [f"job-{number:08}" for number in (LOOK + 7, LOOK, 2, 1)]
+    database.execute("UPDATE detent.jobs SET type = 'rare' WHERE id = ANY (%s)", [ids])
+
+    async def found_on(page: Page) -> list[str]:
+        async with stores.open(databases().of(tmp_path)) as store:
+            found = await store.find(Filter(tenant="", type="rare"), page)
+            return [one.job.id for one in found]
+
+    assert asyncio.run(found_on(Page(10))) == ids
+    assert asyncio.run(found_on(Page(2, ("", ids[1])))) == ids[2:]
+    assert asyncio.run(found_on(Page(10, look=1))) == ids[:1]

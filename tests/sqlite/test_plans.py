@@ -13,7 +13,7 @@ import pytest
 from detent import stores
 from detent.stores.pieces import LOOK
 from detent.stores.select import Filter, Page
-from detent.stores.sqlite import statements
+from detent.stores.sqlite import reader, statements
 from detent.stores.sqlite.statements import NUMBERED, SQL, numbered, split
 from tests.sqlite.processes import url_of
 
@@ -238,6 +238,24 @@ def test_what_is_rare_is_found_however_far_back(
     assert asyncio.run(found_on(Page(3))) == ids[:3]
     assert asyncio.run(found_on(Page(2, ("", ids[1])))) == ids[2:]
     assert asyncio.run(found_on(Page(10, look=1))) == ids[:1]
+
+
+def test_a_page_of_all_tenants_reads_one_page(database: sqlite3.Connection) -> None:
+    """Each of them has as many newer jobs as are wanted."""
+    grow(database, "completed", 1, 4_000)
+    database.execute("UPDATE detent_jobs SET tenant = 't' || (seq % 20)")
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    database.set_progress_handler(count, 100)
+    found = reader.find(database, Filter(), Page(100)).found
+    database.set_progress_handler(None, 0)
+    assert len(found) == 100
+    assert taken < 150, taken
 
 
 def test_a_claim_does_not_look_at_every_key(database: sqlite3.Connection) -> None:

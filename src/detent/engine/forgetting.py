@@ -5,10 +5,12 @@ A job goes only when every event of it is sealed, so the proof that it was there
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
+from detent.lifecycle.job import Job
 from detent.stores.api import Key, Retention, Store, Stored, key_of
 from detent.stores.select import Filter, Page
 
@@ -16,6 +18,10 @@ __all__ = ["BATCH", "Forgetting", "Forgotten"]
 
 BATCH = 1_000
 """How many jobs go at a time; others get their turn in between."""
+
+
+_PAGE = 200
+"""How many are read at a time to be counted; they come with all that they carry."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -39,16 +45,28 @@ class Forgetting:
         """Let go of everything that the rules let go."""
         done = Forgotten(await self._seal())
         while number := await self._store.prune(rules, now=self._store.now(), limit=BATCH):
-            done = msgspec.structs.replace(done, jobs=done.jobs + number)
+            done = replace(done, jobs=done.jobs + number)
             self._watch(done)
         return done
 
     async def foresee(self, rules: Sequence[Retention]) -> Forgotten:
         """The same, only counted: what is not sealed yet would be."""
-        gone: set[Key] = set()
-        for rule in rules:
-            await self._count(rule, gone)
-        return Forgotten(jobs=len(gone))
+        done = Forgotten()
+        for number, rule in enumerate(rules):
+            for tenant in await self._tenants(rule):
+                async for old in self._old(replace(rule, tenant=tenant)):
+                    alone = await self._alone(old)
+                    # What an earlier rule lets go as well is counted there.
+                    new = [one for one in alone if not _is_old(one.job, rules[:number])]
+                    done = Forgotten(jobs=done.jobs + len(new))
+                    self._watch(done)
+        return done
+
+    async def _tenants(self, rule: Retention) -> list[str]:
+        """Whose jobs it is about, one after the other: a page of all tenants reads one of each."""
+        if rule.tenant is not None:
+            return [rule.tenant]
+        return sorted({one.tenant for one in await self._store.counts()})
 
     async def _seal(self) -> int:
         blocks = 0
@@ -57,14 +75,12 @@ class Forgetting:
             self._watch(Forgotten(blocks))
         return blocks
 
-    async def _count(self, rule: Retention, gone: set[Key]) -> None:
+    async def _old(self, rule: Retention) -> AsyncIterator[list[Stored]]:
         chosen = Filter(tenant=rule.tenant, queue=rule.queue, state=rule.state)
         after: Key | None = None
-        while page := await self._store.find(chosen, Page(BATCH, after)):
-            old = [one for one in page if (one.job.ended_at or 0) < rule.before]
-            gone |= {key_of(one.job) for one in await self._alone(old)}
+        while page := await self._store.find(chosen, Page(_PAGE, after)):
+            yield [one for one in page if _is_old(one.job, [rule])]
             after = key_of(page[-1].job)
-            self._watch(Forgotten(jobs=len(gone)))
 
     async def _alone(self, found: Sequence[Stored]) -> list[Stored]:
         """Those in no workflow, or in one that has ended."""
@@ -75,3 +91,14 @@ class Forgetting:
             for one, flow in zip(found, flows, strict=True)
             if flow is None or flow.workflow.ended_at is not None
         ]
+
+
+def _is_old(job: Job, rules: Sequence[Retention]) -> bool:
+    """Whether one of the rules would let it go."""
+    return any(
+        job.state == rule.state
+        and (job.ended_at or 0) < rule.before
+        and rule.tenant in (None, job.tenant)
+        and rule.queue in (None, job.queue)
+        for rule in rules
+    )

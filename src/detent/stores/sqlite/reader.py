@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -122,12 +122,13 @@ def _tenants(connection: _Connection, of: str = "tenant") -> list[str]:
 
 def _walk(
     connection: _Connection, way: str, begin: Key, chosen: Filter, page: Page
-) -> list[tuple[str, str, int]]:
+) -> Iterator[tuple[str, str, int]]:
+    """One by one: of many tenants each would find a whole page, and one page is wanted."""
     tenant, beyond = begin
     below = _below(tenant, page)
     values = {**asdict(chosen), "tenant": tenant, "below": below, "limit": page.limit}
     found = connection.execute(SQL[way], {**values, "beyond": beyond})
-    return [(job, tenant, seq) for job, seq in found]
+    return ((job, tenant, seq) for job, seq in found)
 
 
 def _shortest(chosen: Filter) -> str:

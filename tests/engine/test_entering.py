@@ -12,11 +12,12 @@ from detent.engine.engine import Engine
 from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, Uniqueness
 from detent.engine.entering import OUTRUN, Entry
 from detent.engine.shaping import Order, Part
+from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.workflow import StepPlan
-from detent.stores.api import Record, key_of
+from detent.stores.api import Record, Unit, key_of
 from tests.contract.making import USER
 from tests.contract.world import World
 
@@ -49,6 +50,18 @@ async def test_of_many_who_have_seen_the_same_mark_one_comes_in(
     assert answers.count(OUTRUN) == 4
     assert [one.count for one in await world.store.counts()] == [1]
     assert isinstance(await engine.enter(ASK, USER, entry(2)), Enqueued)
+
+
+async def test_who_is_replaced_and_makes_room_ends_once(world: World, engine: Engine) -> None:
+    first, second, third = await job(engine), await job(engine), await job(engine)
+    unit = world.make.doing(first, j.Cancel(), USER)
+    told = entry(1, first, second).through(unit, world.now)
+    assert isinstance(told, Unit)
+    assert [move.job.id for move in told.moves] == [first.id, second.id]
+    # Where it is not the number that counts nobody is spared for it.
+    strict = replace(entry(1, second, third), is_sparing=False).through(unit, world.now)
+    assert isinstance(strict, Unit)
+    assert [move.job.id for move in strict.moves] == [first.id, second.id, third.id]
 
 
 async def test_who_makes_room_ends_with_it_or_not_at_all(world: World, engine: Engine) -> None:

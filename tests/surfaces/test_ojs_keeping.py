@@ -35,6 +35,15 @@ class Office:
 
         asyncio.run(sealed())
 
+    def has(self, name: str) -> bool:
+        """Whether the record of that very id is stored."""
+
+        async def found() -> bool:
+            async with stores.open(self._url) as store:
+                return (await store.get([("", name)]))[0] is not None
+
+        return asyncio.run(found())
+
     def end(self, queue: str, how: str, **options: Any) -> str:
         """A job that has ended in this way, by id."""
         job = self.client.push("x", queue=queue, **options)
@@ -75,6 +84,18 @@ def test_what_has_ended_goes_when_its_queue_says_so(office: Office) -> None:
     office.seal()
     eventually(lambda: not any(map(office.is_there, gone)))
     assert all(map(office.is_there, [letter, *stays, live]))
+
+
+def test_what_runs_again_is_found_when_its_first_run_is_forgotten(office: Office) -> None:
+    office.client.put("/admin/queues/twice/config", {"retention": {"cancelled": "PT0.1S"}}).ok()
+    name = office.end("twice", "cancelled")
+    office.client.post(f"/admin/jobs/{name}/retry").ok()
+    office.seal()
+    eventually(lambda: not office.has(name))
+    assert office.client.job(name)["state"] == "available"
+    [job] = office.client.fetch("twice")
+    assert job["id"] == name
+    office.client.ack(job)
 
 
 def test_a_queue_may_keep_longer_than_is_usual(office: Office) -> None:

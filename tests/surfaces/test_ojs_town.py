@@ -43,6 +43,17 @@ def test_bytes_are_let_go_for_others_as_exactly(town: Town) -> None:
     assert (watch.most, town.live("heavy")) == (5, 5)
 
 
+def test_what_is_set_about_a_queue_outlives_those_who_know_it_as_deleted(town: Town) -> None:
+    here, there = town.client, town.visitor()
+    here.put("/admin/queues/phoenix/config", {"default_timeout": 60}).ok()
+    here.delete("/queues/phoenix").ok()
+    there.get("/queues/phoenix/stats").ok()
+    told = {"default_retry": {"max_attempts": 7}}
+    here.put("/admin/queues/phoenix/config", told).ok()
+    there.post("/jobs", job("phoenix")).ok(201)
+    assert here.get("/admin/queues/phoenix/config").ok()["config"] == told
+
+
 def test_nothing_comes_into_a_queue_once_it_is_said_to_drain(town: Town) -> None:
     for one in (town.client, town.visitor()):
         one.post("/jobs", job("drained")).ok(201)

@@ -64,7 +64,7 @@ class Transaction:
         return tuple(outcomes)
 
     def _commit_each(self, units: Sequence[Unit], now: int) -> list[Outcome]:
-        if len(units) > 1:
+        if len(units) > 1 or len(units[0].new) + len(units[0].moves) > 1:
             self.known.look_up(_keys_of(units))
         commit = self.units.commit
         return [commit(unit, now) for unit in units]

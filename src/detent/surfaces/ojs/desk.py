@@ -108,12 +108,15 @@ class Desk:
         return found
 
     async def find(self, keys: Sequence[Key]) -> list[Stored | None]:
-        """The jobs of these ids. Only one that has ended without success can be known by others."""
+        """The jobs of these ids.
+
+        Only one that has ended without success can be known by others; it may be forgotten by now.
+        """
         found = list(await self.engine.store.get(keys))
         over = [
             index
             for index, one in enumerate(found)
-            if one is not None and one.job.state in ("discarded", "cancelled")
+            if one is None or one.job.state in ("discarded", "cancelled")
         ]
         if over:
             newest = await self.engine.aliases.newest([keys[index] for index in over])

@@ -41,9 +41,8 @@ def eventually(look: Callable[[], T], why: str = "", patience_s: float = PATIENC
     return found
 
 
-def ended_by_another(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> int:
-    """Send a further signal, when it is not taken for an echo of the one before; the exit code."""
+def signal_again(process: subprocess.Popen[Any], number: int = signal.SIGTERM) -> None:
+    """Send a further signal, when it is not taken for an echo of the one before."""
     over = time.monotonic() + ECHO_S
     eventually(lambda: time.monotonic() > over)
     process.send_signal(number)
-    return process.wait(PATIENCE_S)

@@ -121,6 +121,7 @@ def test_the_traceback_is_kept_with_the_attempt(app: Detent, colour: str) -> Non
     assert failure.type == "KeyError"
     assert failure.backtrace.startswith("Traceback")
     assert "raise error" in failure.backtrace
+    assert failure.backtrace.count("Traceback") == 1, "nothing of ours is told as its reason"
 
 
 @pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), StopAsyncIteration()])

@@ -17,7 +17,7 @@ import pytest
 
 from tests.surfaces.server import Client, eventually
 from tests.surfaces.test_http_connection import request
-from tests.waiting import ended_by_another
+from tests.waiting import signal_again
 
 DETENT = (sys.executable, "-m", "detent")
 
@@ -61,7 +61,8 @@ def test_a_second_signal_ends_it_at_once_and_without_noise(tmp_path: Path) -> No
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)  # an echo: a parent has passed on what it heard
         eventually(lambda: "Waiting for connections to close" in log.read_text())
-        assert ended_by_another(process) == 1, "what it had begun is not finished, and it says so"
+        signal_again(process)
+        assert process.wait(20) == 1, "what it had begun is not finished, and it says so"
         client.close()
     lines = log.read_text().splitlines()
     assert [one for one in lines if " INFO " not in one] == lines[-1:]

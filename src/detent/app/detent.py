@@ -30,7 +30,7 @@ from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
-from detent.runtime.bridge import Bridge, awaiting, blocking
+from detent.runtime.bridge import Bridge, awaiting, blocking, need_no_loop
 from detent.runtime.complaining import Complaint
 from detent.runtime.context import Context
 from detent.runtime.draining import Drain
@@ -478,8 +478,10 @@ def _error_of(name: str, answer: Clash | Refusal) -> DetentError:
 
 def _in_a_loop(work: Coroutine[Any, Any, R], twin: str) -> R:
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    work.close()
-    raise InsideLoop(f"An event loop is running in this thread: await {twin}() instead")
+        need_no_loop()
+    except InsideLoop:
+        work.close()
+        why = f"An event loop is running in this thread: await {twin}() instead"
+        raise InsideLoop(why) from None
+    # Not while an exception is handled: whatever a coroutine raises would seem to come of that.
+    return asyncio.run(work)

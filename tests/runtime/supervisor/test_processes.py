@@ -28,7 +28,7 @@ from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.process.yard import SECONDS, WORKER, python
 from tests.runtime.supervisor.test_restarting import live
-from tests.waiting import eventually, until
+from tests.waiting import eventually, signal_again, until
 
 _S = WorkerState
 ROOT = Path(__file__).parents[3]
@@ -262,7 +262,7 @@ def test_a_second_signal_forces_and_leaves_nobody(
     assert said(tree) == ["reload"]
     tree.send_signal(signal.SIGTERM)
     assert said(tree) == ["Signal:Terminate"]
-    tree.send_signal(signal.SIGTERM)
+    signal_again(tree)
     _, errors = tree.communicate(timeout=SECONDS)
     assert tree.returncode == 1
     assert "all workers are killed" in errors

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from detent.stores.postgres.address import read
-from detent.stores.postgres.arrays import FRESH
+from detent.stores.postgres.arrays import FRESH, listed
 from detent.stores.postgres.connection import open_connection
 from detent.stores.postgres.ends import joined
 from detent.stores.postgres.lanes import Lane, numbers_of
@@ -28,7 +28,7 @@ _HELD: dict[str, Any] = {
     "queues": ["default"],
     "types": None,
     "profiles": ["python"],
-    "lease_spans": [None],
+    "lease_spans": listed([None]),
     "wire": False,
     "delivery": "pull",
     "is_push": False,

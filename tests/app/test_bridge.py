@@ -39,6 +39,7 @@ def test_who_is_there_already_need_not_cross() -> None:
     bridge.stop()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_who_waits_alone_runs_it_where_it_is() -> None:
     bridge = Bridge()
     assert bridge.run_alone(where, where) == threading.get_ident()
@@ -49,6 +50,7 @@ def test_who_waits_alone_runs_it_where_it_is() -> None:
     bridge.stop()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_who_has_company_crosses_also_inside_what_waits_alone() -> None:
     async def inside() -> int:
         # So do finalizers, which run anywhere.
@@ -61,6 +63,7 @@ def test_who_has_company_crosses_also_inside_what_waits_alone() -> None:
     bridge.stop()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_what_waits_alone_fails_like_everything_else() -> None:
     async def fail() -> int:
         raise KeyError("k")

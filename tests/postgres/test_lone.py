@@ -25,6 +25,7 @@ from tests.postgres.server import databases
 from tests.postgres.test_nearby import ENOUGH, THERE, stored, there
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("ctrl_c")
 Noop: TypeAlias = Job[..., Any, ..., Any]
 _USED = f"{THERE} AND state = 'idle' AND query LIKE 'WITH%%'"
 _WAITS = (
@@ -147,13 +148,12 @@ def test_who_is_interrupted_leaves_nothing_behind(
     url: str, noop: Noop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lone, "_IDLE_S", 3_600.0)
-    with answered(signal.SIGINT, signal.default_int_handler):
-        came = come(noop, url)
-        with blocked(url):
-            with pytest.raises(KeyboardInterrupt), knocking(url, signal.SIGINT):
-                noop.enqueue(0)
-            eventually(lambda: not there(url), "it has hung up")
-        came += come(noop, url)
+    came = come(noop, url)
+    with blocked(url):
+        with pytest.raises(KeyboardInterrupt), knocking(url, signal.SIGINT):
+            noop.enqueue(0)
+        eventually(lambda: not there(url), "it has hung up")
+    came += come(noop, url)
     assert stored(url) == [came] * 3
 
 

@@ -84,6 +84,7 @@ def test_a_job_is_still_told_to_stop() -> None:
         assert handle.status().state == "cancelled"
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("call", [interrupted.bind(), interrupted_later.bind()])
 def test_ctrl_c_ends_the_drain_and_is_no_failure_of_the_job(call: Call[None]) -> None:
     with Rig(app) as rig:

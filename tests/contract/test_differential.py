@@ -50,6 +50,10 @@ def test_a_seeded_life_leaves_both_stores_equal(name: str, seed: int, tmp_path: 
     asyncio.run(run(BACKENDS[name], seed, 60, tmp_path))
 
 
+KNOWN = (*range(15), 16, 19, 46, 65, 116, 235)
+"""What the search below found last; it takes long, and finds the same until the tables change."""
+
+
 @cache
 def useful_seeds() -> tuple[int, ...]:
     """Lives that reach an edge which none before them reached; together they reach every edge.
@@ -58,7 +62,7 @@ def useful_seeds() -> tuple[int, ...]:
     """
     seen: set[Triple] = set()
     useful = []
-    for seed in range(300):
+    for seed in (*KNOWN, *sorted(set(range(300)) - set(KNOWN))):
         with tempfile.TemporaryDirectory() as folder:
             used = set(asyncio.run(run(BACKENDS["memory"], seed, 120, Path(folder))))
         if used - seen:
@@ -148,4 +152,4 @@ def test_hypothesis_finds_no_life_that_the_stores_remember_differently(name: str
 @pytest.mark.parametrize("name", OTHERS)
 def test_hypothesis_finds_none_in_many_longer_lives_either(name: str) -> None:
     # A server that is asked over a socket takes its time.
-    search(BACKENDS[name], examples=20 if name == "postgresql" else 60, steps=50)
+    search(BACKENDS[name], examples=14 if name == "postgresql" else 40, steps=50)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from detent.stores.sqlite.legality import fill
 
 __all__ = ["MIGRATIONS", "NUMBERED", "SQL", "numbered", "split"]
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_NAME = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _HERE = files(__package__)
 
 
@@ -34,14 +34,23 @@ def split(script: str) -> Iterator[str]:
 
 
 def _statements() -> dict[str, str]:
+    """What several statements of a file share is a part of it, called by its name in braces."""
     found: dict[str, str] = {}
     for file in sorted((_HERE / "sql").iterdir(), key=lambda one: one.name):
-        _, *parts = _NAME.split(file.read_text("utf-8"))
-        for name, text in zip(parts[::2], parts[1::2], strict=True):
+        _, *pieces = _NAME.split(file.read_text("utf-8"))
+        parts: dict[str, str] = {}
+        for kind, name, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
             if name in found:
                 raise ValueError(f"two statements are called {name}")
-            found[name] = fill(text.strip())
+            into = parts if kind == "part" else found
+            into[name] = fill(_with(parts, text.strip()))
     return found
+
+
+def _with(parts: Mapping[str, str], text: str) -> str:
+    for name, part in parts.items():
+        text = text.replace(f"{{{{{name}}}}}", part)
+    return text
 
 
 SQL: Final = _statements()

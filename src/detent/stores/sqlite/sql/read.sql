@@ -10,30 +10,32 @@ SELECT tenant FROM detent_jobs WHERE tenant > ? ORDER BY tenant LIMIT 1
 -- name: first_tenant
 SELECT tenant FROM detent_jobs ORDER BY tenant LIMIT 1
 
+-- part: fits
+AND (:queue IS NULL OR j.queue = :queue)
+AND (:state IS NULL OR j.state = :state)
+AND (:type IS NULL OR j.type = :type)
+AND (:profile IS NULL OR j.profile = :profile)
+AND (:key IS NULL OR j.key = :key)
+AND (:workflow IS NULL OR j.workflow = :workflow)
+AND (:step IS NULL OR j.step = :step)
+AND (:held IS NULL OR j.held = :held)
+
+-- part: tagged
+AND (:tag IS NULL OR EXISTS (
+    SELECT 1 FROM detent_tags AS t
+    WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
+))
+
 -- name: found
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below AND j.id >= :beyond
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_held
 SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_holding
 WHERE j.lease IS NOT NULL AND j.tenant = :tenant AND j.id < :below
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: beyond
@@ -44,92 +46,44 @@ SELECT id FROM detent_jobs WHERE tenant = ? AND id < ? ORDER BY id DESC LIMIT 1 
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below
     AND ({{job_rare}}) AND j.state = :state
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_on_hold
 SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_held
 WHERE j.tenant = :tenant AND j.id < :below
     AND j.held = 1 AND j.ended_at IS NULL
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_letters
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below
     AND ({{job_rare}}) AND j.state = 'discarded' AND {{is_letter}}
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
-    AND (:tag IS NULL OR EXISTS (
-        SELECT 1 FROM detent_tags AS t
-        WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
-    ))
+    {{fits}}
+    {{tagged}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_ready
 SELECT j.id, j.seq FROM detent_jobs AS j INDEXED BY detent_jobs_claimable
 WHERE j.tenant = :tenant AND j.id < :below
     AND j.state = 'available' AND j.held = 0 AND j.gated = 0
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
-    AND (:tag IS NULL OR EXISTS (
-        SELECT 1 FROM detent_tags AS t
-        WHERE t.tenant = j.tenant AND t.tag = :tag AND t.id = j.id
-    ))
+    {{fits}}
+    {{tagged}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_in_workflow
 SELECT j.id, j.seq FROM detent_jobs AS j
 WHERE j.tenant = :tenant AND j.id < :below
     AND j.workflow IS NOT NULL AND j.workflow = :workflow
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY j.id DESC LIMIT :limit
 
 -- name: found_tagged
 SELECT j.id, j.seq FROM detent_tags AS t CROSS JOIN detent_jobs AS j ON j.tenant = t.tenant AND j.id = t.id
 WHERE t.tenant = :tenant AND t.id < :below
     AND t.tag = :tag
-    AND (:queue IS NULL OR j.queue = :queue)
-    AND (:state IS NULL OR j.state = :state)
-    AND (:type IS NULL OR j.type = :type)
-    AND (:profile IS NULL OR j.profile = :profile)
-    AND (:key IS NULL OR j.key = :key)
-    AND (:workflow IS NULL OR j.workflow = :workflow)
-    AND (:step IS NULL OR j.step = :step)
-    AND (:held IS NULL OR j.held = :held)
+    {{fits}}
 ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by

@@ -14,7 +14,7 @@ import pytest
 
 from detent import Detent, stores
 from detent.app.job import Job
-from detent.stores.postgres import nearby
+from detent.stores.postgres import connection, nearby
 from detent.stores.postgres.nearby import NAME
 from tests.postgres.running import sql
 from tests.postgres.server import databases
@@ -174,6 +174,27 @@ def test_cut_in_the_middle_it_goes_the_other_way(url: str, noop: Job[..., Any, .
         return came + 1
 
     came = asyncio.run(cut())
+    assert stored(url) == [came] * 3
+
+
+def test_who_is_not_answered_goes_the_other_way_before_long(
+    url: str, noop: Job[..., Any, ..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would be told only after twice as long that a server stands still."""
+    monkeypatch.setattr(nearby, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(connection, "ANSWER_S", 300.0)
+    monkeypatch.setitem(connection._SETTINGS, "lock_timeout", "0")  # noqa: SLF001
+
+    async def wait() -> int:
+        came = await _come(noop, url)
+        async with blocked(url):
+            sending = asyncio.create_task(noop.aenqueue(0))
+            await until(lambda: there(url, _WAITS), "it waits for the table")
+            await until(lambda: sql(url, _WAITS, "detent"), "and so does the other way")
+        await sending
+        return came + 1
+
+    came = asyncio.run(wait())
     assert stored(url) == [came] * 3
 
 

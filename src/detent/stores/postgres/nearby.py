@@ -28,6 +28,8 @@ _COMES: Final = 8
 """Who has come so often is expected to come again: a connection is worth its while."""
 _PAUSE_S: Final = 1.0
 """If there was no longer pause between: a loop that seldom runs takes too long to open one."""
+_ANSWER_S: Final = 5.0
+"""Who is not answered for so long goes the other way, which has a patience of its own."""
 _IDLE_S: Final = 30.0
 """A connection that nobody has used for so long is closed."""
 _AGAIN_S: Final = 30.0
@@ -83,7 +85,8 @@ class Near:
         self._is_idle.clear()
         self._used_at = time.monotonic()
         try:
-            await connection.fetch(statement, **told)
+            async with asyncio.timeout(_ANSWER_S):
+                await connection.fetch(statement, **told)
         except UNFIT:
             return False
         except FAULTS:

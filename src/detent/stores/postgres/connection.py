@@ -106,17 +106,21 @@ class Connection:
 
 
 async def open_connection(
-    address: Address, url: str | None = None, *, name: str = "detent", is_patient: bool = False
+    address: Address,
+    url: str | None = None,
+    *,
+    name: str = "detent",
+    answer_s: float | None = ANSWER_S,
 ) -> Connection:
     """A new connection; behind a pooler it brings no settings, for poolers refuse them.
 
-    On one that is patient a statement may take as long as it takes.
+    A statement on it may take so long, or if nothing is said, as long as it takes.
     """
     try:
         driver = await asyncpg.connect(
             url or address.url,
             timeout=CONNECT_S,
-            command_timeout=None if is_patient else ANSWER_S,
+            command_timeout=answer_s,
             statement_cache_size=_STATEMENTS if address.prepare else 0,
             # Our longest statements are longer than what is kept by default.
             max_cacheable_statement_size=0,

@@ -49,7 +49,7 @@ async def prepare(connection: Connection) -> None:
 
 async def _connected(address: Address, work: _Work) -> list[Migration]:
     try:
-        connection = await open_connection(address, is_patient=True)
+        connection = await open_connection(address, answer_s=None)
         try:
             await need_fit(connection)
             return await work(connection)

@@ -85,8 +85,7 @@ class Near:
         self._is_idle.clear()
         self._used_at = time.monotonic()
         try:
-            async with asyncio.timeout(_ANSWER_S):
-                await connection.fetch(statement, **told)
+            await connection.fetch(statement, **told)
         except UNFIT:
             return False
         except FAULTS:
@@ -120,7 +119,7 @@ class Near:
 
     async def _open(self, told: dict[str, Any]) -> None:
         try:
-            connection = await open_connection(self._address, name=NAME)
+            connection = await open_connection(self._address, name=NAME, answer_s=_ANSWER_S)
             self._keeping = self._kept(connection)
             await anext(self._keeping)
             await _warmed(connection, told)

@@ -182,7 +182,9 @@ def test_who_is_not_answered_goes_the_other_way_before_long(
 ) -> None:
     """Or it would be told only after twice as long that a server stands still."""
     monkeypatch.setattr(nearby, "_ANSWER_S", 0.2)
-    monkeypatch.setitem(connection.open_connection.__kwdefaults__, "answer_s", 300.0)
+    usual = connection.open_connection.__kwdefaults__
+    assert usual is not None
+    monkeypatch.setitem(usual, "answer_s", 300.0)
     monkeypatch.setitem(connection._SETTINGS, "lock_timeout", "0")  # noqa: SLF001
 
     async def wait() -> int:

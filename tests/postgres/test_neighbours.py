@@ -224,7 +224,9 @@ def test_of_many_who_migrate_at_once_one_does() -> None:
 def test_a_migration_takes_its_time_and_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many jobs there are: neither a statement that takes long nor a wait ends it."""
     url = databases().empty()
-    monkeypatch.setitem(connection.open_connection.__kwdefaults__, "answer_s", 0.3)
+    usual = connection.open_connection.__kwdefaults__
+    assert usual is not None
+    monkeypatch.setitem(usual, "answer_s", 0.3)
     monkeypatch.setitem(connection._SETTINGS, "lock_timeout", "100")  # noqa: SLF001
     slow = replace(MIGRATIONS[-1], sql=f"{MIGRATIONS[-1].sql}; SELECT pg_sleep(0.6);")
     monkeypatch.setattr(migrate, "MIGRATIONS", (*MIGRATIONS[:-1], slow))

@@ -13,8 +13,9 @@ from detent.stores.postgres import listening as listening_to
 from detent.stores.postgres.listening import Crier
 from detent.stores.postgres.pool import Pool
 from tests.contract.world import World
-from tests.postgres.running import in_world
+from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -55,16 +56,54 @@ def test_word_goes_along_with_a_lone_job_and_not_too_often(
     async def use() -> None:
         pool = Pool(address.read(url), 1)
         crier = Crier(pool, "me")
-        assert [crier.word(), crier.word()] == ["me", ""]
-        monkeypatch.setattr(listening_to, "_QUIET_S", 0.0)
-        assert crier.word() == "me"
-        crier.cry()
-        assert crier.word() == "", "what is waiting to be sent says it as well"
-        await crier.stop()
-        assert crier.word() == "me"
+        first, second = crier.word(), crier.word()
+        assert first is not None
+        assert (first.name, second) == ("me", None)
+        monkeypatch.setattr(listening_to, "_ALONG_S", 0.0)
+        third = crier.word()
+        assert third is not None
         monkeypatch.setattr(listening_to, "_SLOW_S", 0.0)
-        crier.went_along()
-        assert crier.word() == "", "commits that carry word wait for each other"
+        crier.went_along(third)
+        assert crier.word() is None, "commits that carry word wait for each other"
         await pool.close()
 
     asyncio.run(use())
+
+
+@pytest.mark.parametrize("goes_along", [True, False])
+def test_word_that_a_lone_job_took_along_is_not_sent_again(
+    url: str, listening: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, goes_along: bool
+) -> None:
+    monkeypatch.setattr(listening_to, "_ALONG_S", 0.0)
+    monkeypatch.setattr(listening_to, "_PAUSE_S", 0.2)
+
+    async def use() -> None:
+        pool = Pool(address.read(url), 1)
+        crier = Crier(pool, "me")
+        assert crier.word() is not None
+        crier.cry_from_afar()
+        taken = crier.word()
+        assert taken is not None
+        if goes_along:
+            crier.went_along(taken)
+        await asyncio.sleep(0)
+        await crier.stop()
+        await pool.close()
+
+    with listening:
+        asyncio.run(use())
+        told = list(listening.notifies(timeout=0.2, stop_after=1))
+    assert len(told) == (0 if goes_along else 1)
+
+
+def test_who_only_enqueues_does_not_listen(url: str) -> None:
+    """Every word would wake it for nothing."""
+    listens = "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^LISTEN'"
+
+    async def use(world: World) -> None:
+        await world.push()
+        assert sql(url, listens) == [(0,)]
+        await world.claim()
+        await until(lambda: sql(url, listens) == [(1,)], "who claims listens")
+
+    in_world(url, use)

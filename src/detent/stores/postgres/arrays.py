@@ -12,6 +12,7 @@ from detent.lifecycle.event import Event
 from detent.stores.api import Key, Move, New
 from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
+from detent.stores.postgres.statements import SQL
 
 __all__ = [
     "FRESH",
@@ -138,9 +139,10 @@ def fresh_of(news: Sequence[New], lanes: Lanes) -> dict[str, Sequence[Any]]:
     return {"fresh": rows, **_tags_of(news)}
 
 
-def lone_of(new: New, lanes: Lanes) -> dict[str, Any]:
-    """One new job that is fresh, value by value."""
-    return dict(zip(FRESH, fresh_row(new, lanes[lane_of(new.job, new.body)]), strict=True))
+def lone_of(new: New, lanes: Lanes) -> list[Any]:
+    """The values of the statement for one new job that is fresh."""
+    row = fresh_row(new, lanes[lane_of(new.job, new.body)])
+    return SQL["enqueue_one"].values(dict(zip(FRESH, row, strict=True)))
 
 
 def fresh_row(new: New, lane: int) -> tuple[Any, ...]:

@@ -50,11 +50,14 @@ class Connection:
 
     async def fetch(self, statement: str, /, **told: Any) -> list[Row]:
         """The rows of a named statement. Outside a transaction it is one of its own."""
+        return await self.send(statement, SQL[statement].values(told))
+
+    async def send(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        """The same for somebody who has the values in their order."""
         if self._is_pooled and not self._is_inside:
             async with self.transaction():
-                return await self.fetch(statement, **told)
-        named = SQL[statement]
-        rows: list[Any] = await self.driver.fetch(named.text, *named.values(told))
+                return await self.send(statement, values)
+        rows: list[Any] = await self.driver.fetch(SQL[statement].text, *values)
         return rows
 
     async def fetch_row(self, statement: str, /, **told: Any) -> Row | None:

@@ -78,9 +78,9 @@ class Lanes:
             here._numbers |= await numbers_of(connection, unknown)
         return here
 
-    def as_they_are(self) -> Lanes:
-        """All that are known now, whatever is forgotten meanwhile."""
-        return Lanes(self._numbers)
+    def get(self, lane: Lane) -> int | None:
+        """Its number, if it is known now."""
+        return self._numbers.get(lane)
 
 
 async def numbers_of(connection: Connection, lanes: set[Lane]) -> dict[Lane, int]:

@@ -15,14 +15,16 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from detent.stores.postgres.address import Address
+from detent.stores.postgres.bearing import ID
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT
 
-__all__ = ["NAME", "STATEMENTS", "Near", "Nearby"]
+__all__ = ["ALONE", "NAME", "TOLD", "Near", "Nearby"]
 
 NAME: Final = "detent caller"
 """What the server shows of such a connection."""
-STATEMENTS: Final = ("enqueue_one", "enqueue_one_and_tell")
+ALONE: Final = "enqueue_one"
+TOLD: Final = "enqueue_one_and_tell"
 """What is sent over it: a job, or a job with word of it."""
 _COMES: Final = 8
 """Who has come so often is expected to come again: a connection is worth its while."""
@@ -60,7 +62,7 @@ class Near:
         """Whether others of this loop are sending, or on their way to the loop of the store."""
         return bool(self.crossing) or not self._is_idle.is_set()
 
-    def is_free(self, told: dict[str, Any]) -> bool:
+    def is_free(self, values: list[Any]) -> bool:
         """Whether there is a connection for a caller who has no company; soon, if not yet.
 
         What this one would send is what one that is opened is tried with.
@@ -71,10 +73,10 @@ class Near:
         self._comes = self._comes + 1 if now < self._came_at + _PAUSE_S else 1
         self._came_at = now
         if self._comes >= _COMES and self._opening is None and now > self._not_before:
-            self._opening = asyncio.ensure_future(self._open(told))
+            self._opening = asyncio.ensure_future(self._open(values))
         return False
 
-    async def send(self, statement: str, told: dict[str, Any]) -> bool:
+    async def send(self, statement: str, values: list[Any]) -> bool:
         """Whether the statement is known to be committed.
 
         If not it has to be sent on the other way, and there one finds out what is wrong.
@@ -85,7 +87,7 @@ class Near:
         self._is_idle.clear()
         self._used_at = time.monotonic()
         try:
-            await connection.fetch(statement, **told)
+            await connection.send(statement, values)
         except UNFIT:
             return False
         except FAULTS:
@@ -117,12 +119,12 @@ class Near:
             with suppress(RuntimeError):
                 await self._keeping.aclose()
 
-    async def _open(self, told: dict[str, Any]) -> None:
+    async def _open(self, values: list[Any]) -> None:
         try:
             connection = await open_connection(self._address, name=NAME, answer_s=_ANSWER_S)
             self._keeping = self._kept(connection)
             await anext(self._keeping)
-            await _warmed(connection, told)
+            await _warmed(connection, values)
         except FAULTS:
             self.drop()
             if self._keeping is not None:
@@ -158,15 +160,16 @@ class Near:
             self._parting = asyncio.ensure_future(self.close())
 
 
-async def _warmed(connection: Connection, told: dict[str, Any]) -> None:
+async def _warmed(connection: Connection, values: list[Any]) -> None:
     """Let the server read and plan the statements, which takes longer than all else about a job.
 
     Nothing comes of it: whatever they write is rolled back, and no word is sent.
     """
     await connection.run("begin")
-    for number, statement in enumerate(STATEMENTS):
-        made_up = {**told, "id": f"{told['id']}.{number}", "word": ""}
-        await connection.fetch(statement, **made_up)
+    for statement, word in ((ALONE, []), (TOLD, [""])):
+        made_up = [*values, *word]
+        made_up[ID] = f"{values[ID]}.{len(word)}"
+        await connection.send(statement, made_up)
     await connection.run("rollback")
 
 

@@ -20,6 +20,7 @@ from detent.stores.postgres.connection import LOCK_MS, Connection, Row
 from detent.stores.postgres.ends import joined
 from detent.stores.postgres.faults import UNFIT
 from detent.stores.postgres.lanes import Lanes
+from detent.stores.postgres.listening import Word
 from detent.stores.postgres.marks import NO_MARKS, Position
 from detent.stores.postgres.sorting import Batch
 
@@ -61,7 +62,7 @@ class Step:
         """Whether it may have left something that could have been claimed."""
         self.is_limited: bool | None = None
         self.has_opened = False
-        self.word = ""
+        self.word: Word | None = None
         """Word for the other processes, if it may be sent along."""
         self.has_told = False
         self._tries = 0
@@ -228,7 +229,7 @@ class Step:
         units, born = self._batch.units, self._batch.born
         if born is not None and isinstance(units, Births):
             if len(units) == 1:
-                await self._send_one(connection, bearing.lone(units, born, self._lanes))
+                await self._send_one(connection, bearing.lone(units, born, self._lanes[born.lane]))
             else:
                 await connection.fetch("births", **bearing.asked(units, born, self._lanes))
             return
@@ -244,12 +245,12 @@ class Step:
         events = arrays.recorded(event for new in news for event in new.events)
         await connection.fetch("push", **told, **events, now=self._now)
 
-    async def _send_one(self, connection: Connection, told: dict[str, Any]) -> None:
+    async def _send_one(self, connection: Connection, values: list[Any]) -> None:
         """By a statement that sends word along, so that nobody waits for a second one."""
-        if not self.word or self._want is not None:
-            await connection.fetch("enqueue_one", **told)
+        if self.word is None or self._want is not None:
+            await connection.send("enqueue_one", values)
             return
-        await connection.fetch("enqueue_one_and_tell", **told, word=self.word)
+        await connection.send("enqueue_one_and_tell", [*values, self.word.name])
         self.has_told = True
 
     def _all_committed(self, claimed: Claimed) -> Stepped:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -44,7 +44,7 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Crier, Listener
 from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
-from detent.stores.postgres.nearby import STATEMENTS, Near, Nearby
+from detent.stores.postgres.nearby import ALONE, TOLD, Near, Nearby
 from detent.stores.postgres.pool import Pool
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.sorting import Batch, sort
@@ -133,7 +133,9 @@ class PostgresStore(Alike[_Open]):
         name = uuid.uuid4().hex
         pool = Pool(self._address, self._address.connections, self._patience_s, self._lanes.forget)
         listener = Listener(self._address, name, partial(self._bell.ring, here=True))
-        await listener.start()
+        if self._address.listen_url != self._address.url:
+            # A wrong one would be noticed by nobody: who hears nothing looks by itself.
+            await (await open_connection(self._address, self._address.listen_url)).close()
         keyed = Pool(self._address, _KEYED, self._patience_s, self._lanes.forget)
         nearby, loop = Nearby(self._address), asyncio.get_running_loop()
         crier = Crier(pool, name)
@@ -175,7 +177,9 @@ class PostgresStore(Alike[_Open]):
         batch = sort(units)
         seen = self._bell.rung
         step = Step(self._lanes, batch, want, now, self._marks.told(seen))
-        if len(units) == 1 and want is None and (batch.born is not None or batch.fresh):
+        if want is not None:
+            await opened.listener.start()
+        elif len(units) == 1 and (batch.born is not None or batch.fresh):
             step.word = opened.crier.word()
         stepped = await (opened.keyed if batch.keyed else opened.pool).run(step.run)
         if want is not None:
@@ -185,8 +189,8 @@ class PostgresStore(Alike[_Open]):
         self._is_limited = self._is_limited if step.is_limited is None else step.is_limited
         is_plain = batch.ends is not None or batch.born is not None
         self._is_limited |= not is_plain and any(unit.limits for unit in units)
-        if step.has_told:
-            opened.crier.went_along()
+        if step.word is not None and step.has_told:
+            opened.crier.went_along(step.word)
             self._bell.ring()
         elif step.has_opened or self._may_have_let_in(batch):
             self._tell()
@@ -210,22 +214,22 @@ class PostgresStore(Alike[_Open]):
         """Whether a lone one was stored from here, by a statement that sends word along."""
         if len(births) > 1 or near.has_company:
             return False
-        opened, common = self._opened(self.now()), bearing.shared(births.rows[0][0])
-        lanes = self._lanes.as_they_are()
-        if common is None or lanes.unknown([common.lane]):
+        common = bearing.shared(births.rows[0][0])
+        lane = None if common is None else self._lanes.get(common.lane)
+        if common is None or lane is None:
             return False
-        told = bearing.lone(births, common, lanes)
-        if not near.is_free(told):
+        values = bearing.lone(births, common, lane)
+        if not near.is_free(values):
             return False
-        word = opened.crier.word()
-        statement, more = (STATEMENTS[1], {"word": word}) if word else (STATEMENTS[0], {})
-        is_stored = await near.send(statement, {**told, **more})
-        if word and is_stored:
-            opened.crier.went_along()
-        elif not opened.crier.is_due:
-            # A loop that has ended meanwhile has closed the store, and nobody waits in it.
-            with suppress(RuntimeError):
-                opened.loop.call_soon_threadsafe(opened.crier.cry)
+        return await self._told_near(near, values, self._opened().crier)
+
+    async def _told_near(self, near: Near, values: list[Any], crier: Crier) -> bool:
+        word = crier.word()
+        if word is None:
+            if is_stored := await near.send(ALONE, values):
+                crier.cry_from_afar()
+        elif is_stored := await near.send(TOLD, [*values, word.name]):
+            crier.went_along(word)
         self._bell.ring()
         return is_stored
 
@@ -426,7 +430,9 @@ class PostgresStore(Alike[_Open]):
         return await self._run(reading.keys, after or ("", ""), max(limit, 0))
 
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
-        self._opened()
+        if not await self._opened().listener.start() and seen is not None:
+            # What came since then, before anybody listened, is not known.
+            return True
         if timeout_s <= _LOOK_S:
             return await self._bell.wait(timeout_s, seen)
         await self._bell.wait(_LOOK_S, seen)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.lasting import KEEP
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from detent.engine import switches
+from detent.engine.asks import Ask
 from detent.engine.bulk import Effects
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.shaping import Order, group
 from detent.engine.verbs import Rerun, RunNow
 from detent.errors import BadOption, BadPolicy, NameTooLong

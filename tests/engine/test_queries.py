@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from detent.engine import queries
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
 from detent.engine.queries import AHEAD_MAX, Why
 from detent.engine.shaping import Order, Part, stages

@@ -20,8 +20,8 @@ from socketio.exceptions import ConnectionError as Unconnected
 from detent import stores
 from detent.cli.serve import engine_limits
 from detent.engine.access import Scope
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine as Kept
-from detent.engine.enqueueing import Ask
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.surfaces.engines import telling

@@ -12,8 +12,6 @@ from detent.app.detent import Detent
 from detent.engine.asks import Ask
 from detent.surfaces.engines.kinds import misfits_of
 
-__all__ = ["DeclaredActions", "DeclaredTypes"]
-
 
 class DeclaredActions:
     """What the app declares: which jobs there are, what they take, and their options."""

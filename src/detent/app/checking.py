@@ -10,8 +10,6 @@ from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.runtime.outcomes import us_of
 
-__all__ = ["is_names", "is_span", "is_whole", "need", "need_kinds"]
-
 _SHOWN_CHARS_MAX: Final = 60
 
 

@@ -40,8 +40,6 @@ from detent.runtime.signature import Signature
 from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
 
-__all__ = ["Detent"]
-
 _log = logging.getLogger(__name__)
 UPKEEP_RETRY_S = 1.0
 R = TypeVar("R")

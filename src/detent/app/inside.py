@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.app.handle import Handle
 
-__all__ = ["aenqueue_inside", "enqueue_inside"]
-
 R = TypeVar("R")
 
 

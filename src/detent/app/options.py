@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 from detent.app.checking import is_whole, need, need_kinds
 from detent.app.policies import Backoff, Limit, Unique
 from detent.app.tracing import TraceLike
-from detent.engine.enqueueing import OnConflict, Uniqueness
+from detent.engine.asks import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
 from detent.lifecycle.job.values import TRIES_MAX
@@ -25,28 +25,6 @@ from detent.runtime.executors.means import Kind, Means
 from detent.runtime.hiding import Hidden, Redact
 from detent.runtime.outcomes import Span, us_of
 from detent.runtime.signature import Signature
-
-__all__ = [
-    "DECLARED",
-    "OPTIONS",
-    "Backoff",
-    "CallOptions",
-    "JobOptions",
-    "Limit",
-    "Unique",
-    "UsingOptions",
-    "deadlines_of",
-    "hidden_of",
-    "instant_of",
-    "losses_of",
-    "means_of",
-    "merged",
-    "need_arguments",
-    "need_known",
-    "retry_of",
-    "start_of",
-    "uniqueness_of",
-]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MEMORY_BYTES_MIN = 16 * 1024 * 1024

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
-from detent.engine.moulds import Mould, is_plain
+from detent.engine.moulds import is_plain
 from detent.engine.spans import tracing
 from detent.runtime.bridge import need_no_loop
-from detent.stores.births import Births
+from detent.stores.births import Births, Mould
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
-
-__all__ = ["aplaced", "placed"]
 
 R = TypeVar("R")
 

@@ -8,15 +8,13 @@ from typing import Literal
 import msgspec
 
 from detent.app.checking import is_names, is_span, is_whole, need
-from detent.engine.enqueueing import OnConflict
+from detent.engine.asks import OnConflict
 from detent.errors import BadOption
 from detent.lifecycle.job.table import JobState
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
 from detent.runtime.outcomes import Span, us_of
 from detent.stores import limits as store_limits
-
-__all__ = ["Backoff", "Limit", "Unique"]
 
 _STATES = frozenset(JobState)
 

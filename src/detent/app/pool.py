@@ -21,8 +21,6 @@ from detent.runtime.executors.pool.serving import Serving
 from detent.runtime.executors.pool.wire import Wire
 from detent.runtime.spanning import traced
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Serve until the worker has no more use for us."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.runtime.bridge import Bridge
 
-__all__ = ["Reference"]
-
 
 class Reference:
     """Something in the store of an app; equal to any other that means the same."""

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 
 from detent.runtime.outcomes import Span, us_of
 
-__all__ = ["POLL_S_MAX", "looks", "moment"]
-
 POLL_S_MAX = 0.25
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _POLL_S_MIN, _POLL_GROWTH = 0.005, 1.5

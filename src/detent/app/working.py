@@ -40,15 +40,6 @@ from detent.stores.api import Fair, Store, Who, WorkerRow
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = [
-    "Working",
-    "WorkingOptions",
-    "executors_of",
-    "runner_of",
-    "work",
-    "work_until_told",
-]
-
 _log = logging.getLogger(__name__)
 GRACE_S = 30.0
 """How long jobs may take to finish when the worker is called off."""

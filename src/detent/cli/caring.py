@@ -15,8 +15,6 @@ from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 
-__all__ = ["Care"]
-
 _NEVER = "never"
 _US = 1_000_000
 

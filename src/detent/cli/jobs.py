@@ -27,8 +27,6 @@ from detent.lifecycle.job import JobState
 from detent.stores.api import Key, Logged, Stored
 from detent.stores.select import Filter, Page
 
-__all__ = ["READING", "Choice"]
-
 _FOLLOW_S = 0.25
 _MARKS = {Verdict.PASS: ("ok", "green"), Verdict.FAIL: ("NO", "red"), Verdict.UNKNOWN: ("?", "dim")}
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]

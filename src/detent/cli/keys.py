@@ -14,8 +14,6 @@ from detent.cli.spans import span_option, span_us
 from detent.engine.access import Key, Scope
 from detent.engine.engine import Engine
 
-__all__ = ["KEYS"]
-
 
 @expanded
 def create(  # noqa: PLR0913 - one parameter per option

@@ -19,8 +19,6 @@ from detent.engine.telling import counted
 from detent.lifecycle.job import JobState
 from detent.stores.api import Retention
 
-__all__ = ["prune"]
-
 
 @expanded
 def prune(  # noqa: PLR0913 - one parameter per option

@@ -19,8 +19,6 @@ from detent.lifecycle.job import JobState
 from detent.lifecycle.job.table import ENDED
 from detent.stores.api import GateKind, Limit, Limited, LimitKind
 
-__all__ = ["QUEUES"]
-
 _LIVE = tuple(state.value for state in JobState if state not in ENDED)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]
 IsType = Annotated[bool, typer.Option("--is-type", help="NAME is a type of job, not a queue.")]

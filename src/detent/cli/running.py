@@ -34,8 +34,6 @@ from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
-__all__ = ["started", "up", "worker"]
-
 _log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
 _US = 1_000_000

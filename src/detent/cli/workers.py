@@ -22,8 +22,6 @@ from detent.errors import UnknownWorker, WorkerSilent
 from detent.lifecycle import WORKER
 from detent.lifecycle.event import Event
 
-__all__ = ["WORKERS"]
-
 _ID_SHOWN = 13
 _WAIT_S = 60.0
 Which = Annotated[

@@ -38,8 +38,6 @@ from detent.stores.api import (
     key_of,
 )
 
-__all__ = ["Aliases"]
-
 NEWEST: Final = "alias"
 SHOWN: Final = "alias-of"
 

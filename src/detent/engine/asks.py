@@ -17,17 +17,6 @@ from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Idempotency, New, Unique
 
-__all__ = [
-    "Ask",
-    "OnConflict",
-    "Uniqueness",
-    "body_of",
-    "born",
-    "command_of",
-    "is_keyed",
-    "lengths_of",
-]
-
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 _USUAL = RetryPolicy()
 """Made once: a policy checks itself, which takes as long as the rest of a new job's body."""

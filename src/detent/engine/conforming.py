@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["DEPTH_MAX", "STEPS_MAX", "faults", "unfit"]
-
 DEPTH_MAX: Final = 64
 STEPS_MAX: Final = 20_000
 """How many parts of a schema are looked at for one value: branches within branches have no end."""

@@ -15,8 +15,6 @@ from cronsim import CronSim, CronSimError
 from detent.errors import BadSchedule
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = ["EXPRESSION_MAX", "every_us", "fields_of"]
-
 EXPRESSION_MAX = 200
 """Characters; the longest sensible expressions have some eighty."""
 

@@ -21,8 +21,6 @@ from detent.engine.secrets import REDACTED, redacted_at, values_at
 from detent.errors import BadArguments, StoreBusy
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "KNOWN_US", "Declared", "bared", "has_arguments"]
-
 KIND: Final = "type"
 KNOWN_US: Final = 2_000_000
 """How long an answer is good for, in microseconds; nobody asks the store for every job."""

@@ -24,8 +24,6 @@ from detent.engine.webhook import DELAYS_S, Delivery, Standing, Webhook, headers
 from detent.errors import DetentError, UnknownWebhook
 from detent.stores.api import Committed, Key, Own, Record, Store, Unit
 
-__all__ = ["DISABLE_AFTER", "Delivering", "Hooks"]
-
 SENDING_MAX: Final = 50
 """How many requests of one process are under way at once."""
 TRY_US: Final = 60_000_000

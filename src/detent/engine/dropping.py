@@ -37,8 +37,6 @@ from detent.stores.api import (
 from detent.stores.gates import behind
 from detent.stores.select import Filter, Only, Page
 
-__all__ = ["DROP", "Dropping"]
-
 DROP: Final = "$drop"
 """Where in its metadata a job says that it is not to wait for a limit."""
 KIND: Final = "dropping"

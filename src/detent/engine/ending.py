@@ -12,8 +12,6 @@ from detent.lifecycle.job import JOB, Job, Lease
 from detent.lifecycle.job.waking import limit_end
 from detent.stores.api import Stored
 
-__all__ = ["Ending", "Holding", "ending_of", "holding_of"]
-
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
     """Who has the job, since when, and until when they are trusted without another sign of life.

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from detent.engine.access import Access
 from detent.engine.aliases import Aliases
+from detent.engine.asks import Ask
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
@@ -19,7 +20,7 @@ from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.dropping import Dropping
 from detent.engine.engines import Engines
-from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
+from detent.engine.enqueueing import Answer, Enqueued, Enqueueing, Refused
 from detent.engine.entering import Entry
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
@@ -57,8 +58,6 @@ from detent.stores.api import (
     Want,
 )
 from detent.stores.bounds import need_storable
-
-__all__ = ["Engine"]
 
 _AGAIN_US = 500_000
 """When a worker may claim again that nobody has heard of for too long."""

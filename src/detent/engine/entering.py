@@ -20,9 +20,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Move, Outcome, Record, Stale, StaleRecord, Unit, key_of, name_of
 
-__all__ = ["OUTRUN", "Entry", "dropped"]
-
-
 OUTRUN: Final = j.JOB.refusal(
     "outrun", None, j.JobEvent.ENQUEUE, Actor.USER, detail="others have come into the queue first"
 )

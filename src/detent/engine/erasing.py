@@ -38,8 +38,6 @@ from detent.stores.api import (
 )
 from detent.stores.select import Filter, Page
 
-__all__ = ["Beside", "Erasing"]
-
 PIECE = 20_000
 """How many records one commit takes."""
 _PAGE = 900

@@ -13,8 +13,6 @@ from detent.errors import StoreBroken, StoreError, StoreUnavailable, Unstorable
 from detent.stores.api import Committed, Outcome, Own
 from detent.stores.births import Births
 
-__all__ = ["Fates", "need_heard", "need_stored", "unstored"]
-
 _UNSURE = (StoreUnavailable, StoreBroken)
 """After these nobody knows whether the step was committed; after all others it was not."""
 

@@ -14,8 +14,6 @@ from detent.lifecycle.job import Job
 from detent.stores.api import Key, Retention, Store, Stored, key_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["BATCH", "Forgetting", "Forgotten"]
-
 BATCH = 1_000
 """How many jobs go at a time; others get their turn in between."""
 

@@ -14,8 +14,6 @@ from typing import Generic, TypeVar
 
 from detent.errors import StoreClosed
 
-__all__ = ["Gathering"]
-
 _log = logging.getLogger(__name__)
 A = TypeVar("A")
 R = TypeVar("R")

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable
 from weakref import WeakSet
 
-__all__ = ["Identity", "derived_id"]
-
 _CHANCE = 62
 _FRACTION = 12
 _FRACTIONS = (1 << _FRACTION) - 1

@@ -18,8 +18,6 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import RECORDS_MAX, New, Outcome, Unit
 
-__all__ = ["Joining", "Piece"]
-
 
 class Piece:
     """A unit, and the requests that are answered by what becomes of it."""

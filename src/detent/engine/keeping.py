@@ -11,13 +11,11 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.secrets import redacted_at
 from detent.engine.shaping import Order, Part
 from detent.lifecycle.workflow import Flow, StepPlan
 from detent.stores.api import Key, Record
-
-__all__ = ["DRAFT_US", "KIND", "Kept", "is_draft", "name_in", "named", "read", "step_id", "written"]
 
 KIND = "workflow"
 DRAFT_US = 3_600_000_000

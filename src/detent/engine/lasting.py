@@ -17,8 +17,6 @@ from detent.lifecycle.profile import PROFILES
 from detent.lifecycle.retry import EXHAUSTED, Verdict, total_end
 from detent.stores.api import Body
 
-__all__ = ["FOR_EVER", "KEEP", "TOTAL", "is_over", "lasting", "over", "wake_of"]
-
 KEEP: Final = "$keep"
 """Where in its metadata a job says for how many microseconds its result is kept."""
 FOR_EVER: Final = -1

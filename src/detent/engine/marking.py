@@ -20,8 +20,6 @@ from detent.host import host_name
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.stores.api import Committed, Outcome, Own, Record, Store, Unit
 
-__all__ = ["GAP_US", "Grace", "Mark", "Marking", "read"]
-
 KIND: Final = "upkeep"
 ID: Final = "mark"
 GAP_US: Final = 3_000_000

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from detent.engine import switches
+from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX, Change, Commands
-from detent.engine.enqueueing import Ask, Clash, Enqueued, Enqueueing, born
+from detent.engine.enqueueing import Clash, Enqueued, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.limits import need_name
 from detent.engine.rerunning import once, rerun_ask, unreadable, unrepeatable
@@ -35,8 +36,6 @@ from detent.stores.api import (
     Stored,
     Unit,
 )
-
-__all__ = ["Operators"]
 
 
 class Operators:

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-__all__ = ["PIECE", "piecemeal"]
-
 PIECE: Final = 500
 """A few milliseconds of work."""
 

@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["FRESH_US", "Remembered"]
-
 FRESH_US: Final = 1_000_000
 """How long an answer is good for."""
 _KNOWN_MAX: Final = 10_000

@@ -10,7 +10,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -18,8 +18,6 @@ from detent.lifecycle.job.table import JobEvent
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
 from detent.stores.api import Idempotency, Stored
-
-__all__ = ["once", "rerun_ask", "unreadable", "unrepeatable"]
 
 ONCE_US = 24 * 3_600 * 1_000_000
 

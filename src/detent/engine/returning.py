@@ -19,8 +19,6 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Stepped, Stored, key_of
 
-__all__ = ["INTERRUPTED", "Returning"]
-
 INTERRUPTED: Final = "INTERRUPTED"
 """What a job fails with that may not go back."""
 _BY: Final = By(Actor.SYSTEM, "engine")

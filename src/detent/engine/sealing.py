@@ -11,8 +11,6 @@ from typing import Final
 
 from detent.stores.api import Store
 
-__all__ = ["EVERY_US", "PIECE", "Sealing"]
-
 EVERY_US: Final = 60_000_000
 PIECE: Final = 1_000
 """How many events one turn seals: 7 milliseconds on SQLite and 10 on PostgreSQL, quiet."""

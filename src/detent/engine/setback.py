@@ -18,8 +18,6 @@ from detent.stores.api import Move, Outcome, Store, Stored, Unit, WorkerRow, key
 from detent.stores.select import Filter, Page
 from detent.stores.workers import LATE_US
 
-__all__ = ["Setback", "brought_back"]
-
 _PAGE = 200
 _REASON = "the clock was set back"
 

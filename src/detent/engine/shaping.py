@@ -17,13 +17,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.entering import Entry
 from detent.errors import BadPolicy
 from detent.lifecycle import workflow as w
 from detent.lifecycle.workflow import StepPlan
-
-__all__ = ["Filled", "Order", "Part", "batch", "chain", "dag", "group", "stages"]
 
 NAME_MAX = 255
 JOBS_MAX = 1_000_000

@@ -10,8 +10,6 @@ from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Stored
 
-__all__ = ["Plain", "Rerun", "RunNow", "Verb", "command_of", "softened"]
-
 
 class RunNow(msgspec.Struct, frozen=True):
     """Make a job that waits for its time available."""

@@ -34,8 +34,6 @@ from detent.errors import BadWebhook, StoreBusy, TooMany, UnknownWebhook
 from detent.lifecycle.event import Event
 from detent.stores.api import Committed, Fed, Key, Own, Record, Store, Stored, Unit
 
-__all__ = ["HOOKS_MAX", "Webhooks"]
-
 HOOKS_MAX: Final = 100
 """Of one tenant: each event is compared with each of them."""
 ANYTHING: Final = Only()

@@ -19,8 +19,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.replay import Fault, go_on
 from detent.stores.api import Key, Life, Store, WorkerRow
 
-__all__ = ["BATCH", "FLEET", "Listed", "Workers"]
-
 BATCH: Final = 500
 """How many events one commit takes; whoever has more sends several."""
 FLEET: Final = "fleet "

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine import keeping
+from detent.engine.asks import Ask, born
 from detent.engine.building import Building, Created
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
-from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
 from detent.engine.piecemeal import piecemeal
@@ -44,8 +44,6 @@ from detent.stores.api import (
     Unit,
 )
 from detent.stores.select import FIRST_PAGE, Filter, Page
-
-__all__ = ["Workflows"]
 
 _PAGE = 1_000
 _News: TypeAlias = list[New]

@@ -8,8 +8,6 @@ from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Machine
 
-__all__ = ["Record", "broken_life", "creates_nothing", "faulty", "must_hold"]
-
 
 class Record(Protocol):
     """What records of every kind have in common."""

@@ -13,23 +13,6 @@ import msgspec
 
 from detent.lifecycle.event import Charge
 
-__all__ = [
-    "CANCEL_GRACE_US",
-    "EXPIRED_CODE",
-    "HEARTBEAT_LEASE_US",
-    "POISON_CODE",
-    "PROFILES",
-    "SPAN_US_MAX",
-    "Again",
-    "CancelMode",
-    "Deadlines",
-    "Delivery",
-    "Drain",
-    "Profile",
-    "ProfileName",
-    "Surface",
-]
-
 SECOND_US = 1_000_000
 HEARTBEAT_LEASE_US = 15 * SECOND_US
 """How long a worker instance is trusted after its last beat."""

@@ -22,8 +22,6 @@ from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.complaining import Complaint
 from detent.stores.api import Death, WorkerRow
 
-__all__ = ["Beating", "Hearing", "Pace", "boot_clock"]
-
 _log = logging.getLogger(__name__)
 _US = 1_000_000
 _FAULTS = (DetentError, OSError, TimeoutError)

@@ -24,16 +24,6 @@ from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.crossing import Crossing
 from detent.runtime.lone import LEAVE_S, Lone, ended, is_lone
 
-__all__ = [
-    "Bridge",
-    "Bridged",
-    "awaiting",
-    "awaiting_each",
-    "blocking",
-    "blocking_each",
-    "need_no_loop",
-]
-
 _log = logging.getLogger(__name__)
 
 P = ParamSpec("P")

@@ -19,8 +19,6 @@ import msgspec.inspect
 from detent.runtime.holding import complaint_of, keeper_of
 from detent.runtime.outcomes import Outcome
 
-__all__ = ["BadValue", "Reader", "digest_of", "encode", "is_foreign", "mended"]
-
 _NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")
 

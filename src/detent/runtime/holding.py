@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin
 
-__all__ = ["complaint_of", "keeper_of"]
-
 _SPEAKERS = ("pydantic", "annotated_types")
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-__all__ = ["LEAVE_S", "Lone", "ended", "is_lone"]
-
 T = TypeVar("T")
 LEAVE_S: Final = 5.0
 """How long what is called off has to end; whoever does not is left to itself."""

@@ -15,8 +15,6 @@ from detent.runtime.ending import message_of, type_of
 from detent.runtime.middleware import Arounds
 from detent.runtime.outcomes import Cancelled, Snooze
 
-__all__ = ["traced"]
-
 _TEXT_MAX = 500
 
 

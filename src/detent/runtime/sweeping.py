@@ -9,8 +9,6 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-__all__ = ["settle", "sweep_rarely"]
-
 OBJECTS: Final = 10_000
 """After so many more than went there is a look at what is new."""
 

@@ -24,8 +24,6 @@ from detent.runtime.reporting import failing, timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Glancing, Key, Line, Note, Stored
 
-__all__ = ["Watching"]
-
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
 """How fine the ladder and time limits are."""

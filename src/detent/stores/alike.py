@@ -14,8 +14,6 @@ from detent.stores.bell import Bell
 from detent.stores.bounds import need_storable, need_time
 from detent.stores.shapes import Fed, Key
 
-__all__ = ["Alike", "wall_clock"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Bell"]
-
 
 class Bell:
     """Counts the moments after which something new may be claimable.

@@ -13,8 +13,6 @@ from detent.lifecycle.job.stamping import Stamp
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORD_CHARS, RECORDS_MAX, Body, New, Unit
 
-__all__ = ["SAMPLE_AT", "Birth", "Births", "Mould", "Own", "around_place", "by_mould", "sample"]
-
 SAMPLE_AT: Final = 1_000
 _PLACE: Final = 987_654_321
 

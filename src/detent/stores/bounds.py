@@ -10,8 +10,6 @@ from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
 
-__all__ = ["AGAIN_US", "AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
-
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
 TURNS_US: Final = 86_400_000_000

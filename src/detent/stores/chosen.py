@@ -11,8 +11,6 @@ from detent.stores.gates import behind
 from detent.stores.select import Filter, Only
 from detent.stores.shapes import Key, Retention, Stored
 
-__all__ = ["is_chosen", "is_kept"]
-
 _OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step", "held")
 _OF_BODY = ("type", "key")
 

@@ -21,8 +21,6 @@ import msgspec
 from detent.errors import StoreBusy, StoreUnavailable
 from detent.stores.api import Store
 
-__all__ = ["Fault", "Faults", "FaultyStore", "faulty"]
-
 
 class Fault(StrEnum):
     """What happens to a call."""

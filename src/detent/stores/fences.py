@@ -6,8 +6,6 @@ from typing import Final
 
 from detent.lifecycle.job import Lease
 
-__all__ = ["MISSING", "is_alive", "is_over"]
-
 MISSING: Final = Lease(0, lost=True)
 """A row that is not there counts as lost."""
 

@@ -37,8 +37,6 @@ from detent.stores.shapes import (
 )
 from detent.stores.siblings import Siblings
 
-__all__ = ["Head", "Judge", "denied"]
-
 
 class Head(Protocol):
     """What the fences ask of a stored job."""

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from detent.stores.api import Key, Stored
 from detent.stores.select import Filter, Page
 
-__all__ = ["LOOK", "Piece", "is_narrow", "walked"]
-
 LOOK: Final = 10_000
 """How many jobs one piece walks over."""
 

@@ -10,8 +10,6 @@ from detent.stores import limits
 from detent.stores.limits import Limit, Used
 from detent.stores.shapes import Fair, LimitKind, Named, Passed, Want
 
-__all__ = ["Met", "Quotas", "Turns", "names_of"]
-
 Met: TypeAlias = tuple[Limit, Used, int]
 """A limit, what has started under it, and how many jobs under it are in hands."""
 _QUEUE: Final = LimitKind.QUEUE.value

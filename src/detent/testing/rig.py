@@ -27,8 +27,6 @@ from detent.stores.api import Stored, WorkerRow
 from detent.stores.select import Filter, Page
 from detent.testing.clock import VirtualClock
 
-__all__ = ["Crashed", "Rig"]
-
 R = TypeVar("R")
 RUNS_MAX = 10_000
 """After so many runs a drain that moves the clock gives up: something comes back for ever."""

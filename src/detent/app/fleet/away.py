@@ -13,8 +13,6 @@ from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import RemoteOffice
 from detent.stores.api import Who, WorkerRow
 
-__all__ = ["LOOK_S", "Distant"]
-
 LOOK_S: Final = 2.0
 """How often a worker asks the server about the jobs that it runs."""
 

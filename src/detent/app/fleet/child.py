@@ -41,8 +41,6 @@ from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
-__all__ = ["TOLD", "main"]
-
 _log = logging.getLogger("detent.worker")
 TOLD: Final = "DETENT_WORKER"
 INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"

@@ -24,8 +24,6 @@ from detent.runtime.remote.office import tell_gone
 from detent.runtime.supervisor.spec import Spec
 from detent.stores.api import WorkerRow
 
-__all__ = ["DistantFleet"]
-
 _log = logging.getLogger("detent.fleet")
 _WORKER: Final = "worker-"
 

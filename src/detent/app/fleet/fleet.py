@@ -27,7 +27,8 @@ from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
-from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.body import ProcessBody
+from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
@@ -42,8 +43,6 @@ from detent.runtime.supervisor.spec import KEEPER, Spec
 from detent.runtime.supervisor.stopping import keep_dump
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
-
-__all__ = ["Fleet"]
 
 _log = logging.getLogger("detent.fleet")
 _LAST_WORDS_S: Final = 3.0

@@ -14,8 +14,6 @@ from typing import Final
 from detent import stores
 from detent.errors import StoreBroken
 
-__all__ = ["gone", "guard", "mind"]
-
 _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 2.0
 _LOOKS: Final = 2

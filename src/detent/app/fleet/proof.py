@@ -13,8 +13,6 @@ from typing import Final
 
 from detent.runtime.beating import boot_clock
 
-__all__ = ["Proof"]
-
 _SPARE_S: Final = 1.5
 """So long before the lease is over it begins to doubt: later than its supervisor would."""
 _LOOK_S: Final = 0.5

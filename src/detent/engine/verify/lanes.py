@@ -17,8 +17,6 @@ from detent.lifecycle.job.table import JobEvent
 from detent.stores.api import ReadStore, Stored, key_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["Lane", "is_possible"]
-
 _PAGE, _ATTEMPTS, _PAUSE_S = 500, 3, 0.1
 Lane: TypeAlias = tuple[str, str, str]
 """A tenant, a queue of it, and a state."""

@@ -27,8 +27,6 @@ from detent.lifecycle.workflow.tally import NOTHING
 from detent.stores.api import Fed, Key, ReadStore, Stored, key_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["Forgotten", "Tallies"]
-
 _PAGE = 500
 _ATTEMPTS = 3
 _EVENTS_MIN = 2

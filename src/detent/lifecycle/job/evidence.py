@@ -18,8 +18,6 @@ from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
 from detent.lifecycle.machine import Transition
 from detent.lifecycle.profile import PROFILES, Delivery
 
-__all__ = ["doubted"]
-
 _E, _C = JobEvent, Cause
 _ALWAYS = frozenset(
     ("tenant", "record", "version", "at", "name", "source", "target", "actor", "actor_id")

@@ -19,8 +19,6 @@ from detent.lifecycle.job.values import is_plain_name
 from detent.lifecycle.job.waking import next_wake
 from detent.lifecycle.machine import Refusal
 
-__all__ = ["Endings", "Stamp"]
-
 _Values = tuple[Any, ...]
 
 _JOB, _EVENT = Job.__struct_fields__, Event.__struct_fields__

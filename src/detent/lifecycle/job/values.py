@@ -14,16 +14,6 @@ from detent.lifecycle.job.guards import Unmet
 from detent.lifecycle.job.record import Context
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = [
-    "INSTANT_MAX",
-    "NAME_MAX",
-    "REASON_MAX",
-    "TRIES_MAX",
-    "ill_formed",
-    "ill_timed",
-    "is_plain_name",
-]
-
 NAME_MAX = 255
 REASON_MAX = 2_000
 INSTANT_MAX = 2**62

@@ -14,21 +14,6 @@ from detent.lifecycle.profile import Delivery
 from detent.lifecycle.views.facts import counted_attempt, stands_in
 from detent.lifecycle.views.table import Extension, Field, Shown, View, ViewName, When, Word
 
-__all__ = [
-    "CANCELLED_CODE",
-    "CATEGORIES",
-    "ENGINE",
-    "NEW_NAMES",
-    "OLD_NAMES",
-    "TELEMETRY",
-    "TELEMETRY_PROGRESS",
-    "Category",
-    "category",
-    "duration_ms",
-    "engine_of",
-    "holder_of",
-]
-
 _S, _E = JobState, JobEvent
 _MS = 1_000
 _RUN = "#"

@@ -11,16 +11,6 @@ from detent.lifecycle.job.table import IN_HANDS, JobState
 from detent.lifecycle.views.table import Extension, Field, View, ViewName, When, Word
 from detent.lifecycle.workflow.table import StepState, WorkflowState
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "JOBNIK",
-    "JOBNIK_PRIORITIES",
-    "STAGE_WORDS",
-    "SUMMARY_KEYS",
-    "WORKFLOW_WORDS",
-    "priority_name",
-]
-
 _S = JobState
 _TAKEN_BEFORE = When("claimed before", lambda job: job.attempt > 0)
 _ENDED_IN_HANDS = When("cancelled while somebody had it", lambda job: job.previous in IN_HANDS)

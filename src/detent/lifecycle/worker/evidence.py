@@ -13,8 +13,6 @@ from detent.lifecycle.worker.guards import HOLDS, needed
 from detent.lifecycle.worker.record import Instance
 from detent.lifecycle.worker.table import WORKER
 
-__all__ = ["doubted"]
-
 _CARRIED: dict[str, tuple[str, ...]] = {
     "create": ("slot",),
     "hold": ("governor",),

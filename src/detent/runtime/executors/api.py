@@ -22,8 +22,6 @@ from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import Stored
 
-__all__ = ["Died", "Ended", "Executor", "Returned", "Run", "Rung", "Stopped", "settle"]
-
 
 class Rung(StrEnum):
     """How far the ladder had to be climbed."""

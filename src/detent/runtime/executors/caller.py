@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["CallersThread"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from detent.runtime.executors.capture import captured
 from detent.runtime.executors.copies import original
 from detent.runtime.executors.means import Kind
 
-__all__ = ["AsyncExecutor"]
-
 PATIENCE_S = 0.05
 """How long a task that is called off for the last time has to end."""
 

@@ -19,8 +19,6 @@ from detent.runtime.executors.copies import original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
 
-__all__ = ["Hand", "ThreadExecutor"]
-
 
 class Hand(Protocol):
     """What does one thing at a time, elsewhere."""

@@ -15,8 +15,6 @@ from detent.errors import ChannelBroken
 from detent.runtime.process.channel import Channel
 from detent.runtime.process.frames import Message
 
-__all__ = ["Conversation"]
-
 _LOG = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from typing import Final
 
 from detent.runtime.process.inside import CHANNEL_FD, DUMP_FD
 
-__all__ = ["Dumps", "Wiring"]
-
 _FIRST_S: Final = 2.0
 """So long a child may take to begin with a dump; one that is stopped never will."""
 _QUIET_S: Final = 0.1

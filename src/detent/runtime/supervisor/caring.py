@@ -14,8 +14,6 @@ from detent.runtime.supervisor.suspending import suspend
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["Care"]
-
 
 class Care:
     """Everything that goes on beside a running instance, and ends with it."""

@@ -32,8 +32,6 @@ from detent.runtime.supervisor.strategy import Strategy, is_restarted
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Core", "Plan"]
-
 _RETRY_S: Final = 0.2
 _LAST_S: Final = 5.0
 """After force, how long an end may take to be written down before nobody waits for it any more."""

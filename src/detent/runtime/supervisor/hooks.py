@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["Hook", "Hooks", "shielded"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _SLOW_S: Final = 5.0
 Hook = Callable[[], Awaitable[None] | None]

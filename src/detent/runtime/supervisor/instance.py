@@ -24,8 +24,6 @@ from detent.runtime.supervisor.body import Body, Born
 from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.tree import Tree, settle
 
-__all__ = ["Abandonable", "After", "Live"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _RETRY_S = 1.0
 

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-__all__ = ["PREFIX", "LabelPolicy", "LogMetrics", "Metrics", "NoMetrics"]
-
 PREFIX: Final = "lifecycle_"
 _LOG = logging.getLogger("detent.supervisor.metrics")
 

@@ -12,8 +12,6 @@ from detent.runtime.supervisor.body import Born, Handover, Usage
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.supervisor import Supervisor
 
-__all__ = ["SupervisorBody"]
-
 _SHARE: Final = 0.9
 """What children get of the grace; the rest is for forcing them, each on record."""
 

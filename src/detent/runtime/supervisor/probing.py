@@ -18,8 +18,6 @@ from detent.runtime.supervisor.stopping import keep_dump
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["is_well", "keep_probing"]
-
 _LOG = logging.getLogger("detent.supervisor")
 
 

@@ -11,8 +11,6 @@ from detent.lifecycle.worker import Accepted, Answer, Instance
 from detent.runtime.supervisor.body import Born
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Remains", "recover"]
-
 _LOG = logging.getLogger("detent.supervisor")
 
 

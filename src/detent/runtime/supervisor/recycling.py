@@ -17,8 +17,6 @@ from detent.runtime.supervisor.starting import launch
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["keep_weighing", "swap", "too_much"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
 

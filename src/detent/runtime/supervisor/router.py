@@ -17,17 +17,6 @@ import msgspec
 from detent.errors import BadRoute
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = [
-    "Escalator",
-    "Handler",
-    "Middleware",
-    "NotHandled",
-    "Route",
-    "Router",
-    "Routes",
-    "once",
-]
-
 _LOG = logging.getLogger("detent.supervisor")
 _BUFFER: Final = 100
 Handler = Callable[[str], Awaitable[None]]

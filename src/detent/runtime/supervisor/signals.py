@@ -25,8 +25,6 @@ from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["STACKS_S", "Act", "Reason", "Rules", "Signals", "Taps"]
-
 _LOG = logging.getLogger("detent.supervisor")
 STACKS_S: Final = 2.0
 """How long an end may take before it is shown where everything stands."""

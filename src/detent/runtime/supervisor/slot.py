@@ -18,8 +18,6 @@ from detent.runtime.supervisor.pacing import Pacing
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Slot"]
-
 _LOG = logging.getLogger("detent.supervisor")
 
 

@@ -10,8 +10,6 @@ from detent.runtime.supervisor.clock import Clock, SystemClock
 from detent.runtime.supervisor.router import Handler, Router
 from detent.runtime.supervisor.supervisor import Supervisor
 
-__all__ = ["CHECK_S", "checks", "debounced", "steer"]
-
 _LOG = logging.getLogger("detent.supervisor")
 CHECK_S: Final = 30.0
 

@@ -17,8 +17,6 @@ from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.stopping import give_up_init
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["Host", "build", "launch"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _RETRY_S: Final = 1.0

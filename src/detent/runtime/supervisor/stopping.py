@@ -14,8 +14,6 @@ from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import Abandonable, Live
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["give_up_init", "keep_dump", "stop", "tried"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _DUMP_AT: Final = 0.8

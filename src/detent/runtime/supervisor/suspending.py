@@ -16,8 +16,6 @@ from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.stopping import tried
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["SUSPEND_S", "need_answer", "resume", "suspend"]
-
 SUSPEND_S: Final = 30.0
 """How long a worker may take to finish what it is doing."""
 _LOG = logging.getLogger("detent.supervisor")

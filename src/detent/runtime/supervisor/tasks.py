@@ -7,8 +7,6 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Tasks"]
-
 _LOG = logging.getLogger("detent.supervisor")
 T = TypeVar("T")
 

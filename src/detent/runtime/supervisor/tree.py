@@ -17,8 +17,6 @@ from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["Tree"]
-
 _LOG = logging.getLogger("detent.supervisor")
 _US = 1_000_000
 

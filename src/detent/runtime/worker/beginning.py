@@ -6,8 +6,6 @@ from detent.lifecycle.profile import PROFILES, Drain
 from detent.runtime.running import Flight
 from detent.stores.api import Key, Stored
 
-__all__ = ["Unbegun", "may_return"]
-
 
 class Unbegun:
     """Two threads reach in here, and whoever takes a flight out decides about it."""

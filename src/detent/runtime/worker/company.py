@@ -13,8 +13,6 @@ from detent.runtime.executors.means import Kind, is_alone
 from detent.runtime.running import Flight
 from detent.stores.api import Key
 
-__all__ = ["Company"]
-
 
 class Company:
     """Looks only while there is somebody apart, which is rare."""

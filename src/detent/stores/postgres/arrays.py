@@ -13,23 +13,6 @@ from detent.stores.api import Key, Move, New
 from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
 
-__all__ = [
-    "FRESH",
-    "asides_of",
-    "columns",
-    "events_of",
-    "fresh_of",
-    "fresh_row",
-    "listed",
-    "lone_of",
-    "moves_of",
-    "news_of",
-    "no_asides",
-    "no_events",
-    "recorded",
-    "reports_of",
-]
-
 _ENQUEUED: Final = (
     *("tenant", "id", "state", "profile", "queue", "priority", "delivery", "allowed"),
     *("losses_allowed", "created_at", "place", "held", "run_at", "expires_at", "available_us"),

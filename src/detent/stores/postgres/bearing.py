@@ -11,8 +11,6 @@ from detent.stores.births import SAMPLE_AT, Births, Mould, around_place, sample
 from detent.stores.postgres.arrays import FRESH, fresh_row, listed
 from detent.stores.postgres.lanes import Lane, Lanes, lane_of
 
-__all__ = ["Shared", "asked", "lone", "shared"]
-
 _MOULDS: Final = 1_024
 _OWN: Final = frozenset(
     ("id", "at", "place", "payload", "command_id", "rest", "wake_at", "lane", "run_at")

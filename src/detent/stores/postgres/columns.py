@@ -10,8 +10,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import IN_HANDS, PARKED, Cause
 from detent.lifecycle.letters import BY_ATTEMPTS
 
-__all__ = ["EVENT", "EVENT_END", "JOB", "MOVING", "WORDS"]
-
 JOB: Final = Job.__struct_fields__
 _FIXED: Final = frozenset(
     {

@@ -17,8 +17,6 @@ from detent.lifecycle.event import Event
 from detent.stores.api import Move, Unit
 from detent.stores.postgres.rows import rest_of
 
-__all__ = ["Ends", "ends_of", "joined"]
-
 _SEPARATOR: Final = "\x1f"
 """Stands between the texts of a column. No JSON has it in it, and hardly any name."""
 _CHARS: Final = 1_000_000

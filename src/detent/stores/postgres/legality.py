@@ -8,8 +8,6 @@ from detent.lifecycle import JOB, MACHINES, WORKER, Machine
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
 from detent.stores.postgres.columns import WORDS
 
-__all__ = ["RARE_STATES", "fill"]
-
 RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
 """States that few jobs are in, whatever a queue has behind it."""
 

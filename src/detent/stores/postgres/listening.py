@@ -14,8 +14,6 @@ from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS
 from detent.stores.postgres.pool import Pool
 
-__all__ = ["CHANNEL", "Crier", "Listener"]
-
 CHANNEL: Final = "detent"
 _PAUSE_S: Final = 0.005
 """Word is sent at most so often: NOTIFY makes transactions commit one after another."""

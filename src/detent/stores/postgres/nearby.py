@@ -18,8 +18,6 @@ from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT
 
-__all__ = ["NAME", "STATEMENTS", "Near", "Nearby"]
-
 NAME: Final = "detent caller"
 """What the server shows of such a connection."""
 STATEMENTS: Final = ("enqueue_one", "enqueue_one_and_tell")

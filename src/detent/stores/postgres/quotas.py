@@ -13,8 +13,6 @@ from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane
 from detent.stores.quotas import Met, Quotas, names_of
 
-__all__ = ["Limits", "Turns"]
-
 
 class Limits(Quotas):
     """The limits over some lanes, read at once."""

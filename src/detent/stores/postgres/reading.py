@@ -39,28 +39,6 @@ from detent.stores.postgres.legality import RARE_STATES
 from detent.stores.postgres.rows import event_of, fed_of, logged_of, stored_of
 from detent.stores.select import Filter, Page
 
-__all__ = [
-    "counts",
-    "find",
-    "find_workflows",
-    "flows",
-    "gates",
-    "get",
-    "held_by",
-    "histories",
-    "history",
-    "keys",
-    "leases",
-    "leaves",
-    "limits",
-    "log_tail",
-    "logs",
-    "record",
-    "records",
-    "unquiet",
-    "weight",
-]
-
 _workflow = msgspec.json.Decoder(Workflow).decode
 _HIGHEST = "\U0010ffff" * (NAME_MAX + 1)
 """No id is as high as this: the index has a bound where the page has none."""

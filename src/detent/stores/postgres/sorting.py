@@ -17,8 +17,6 @@ from detent.stores.postgres.bearing import Shared, shared
 from detent.stores.postgres.ends import Ends, ends_of
 from detent.stores.postgres.lanes import Lane, lane_of
 
-__all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
-
 
 class Batch(msgspec.Struct, frozen=True):
     """The units of one step, and how they may be sent.

@@ -23,8 +23,6 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.marks import NO_MARKS, Position
 from detent.stores.postgres.sorting import Batch
 
-__all__ = ["Step"]
-
 _WITH_CLAIM: Final = {
     "end": "end_and_claim",
     "end_richly": "end_richly_and_claim",

@@ -16,8 +16,6 @@ from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Pending
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["Known", "read_flow"]
-
 
 class Known:
     """Reads through what waits to be written."""

@@ -15,8 +15,6 @@ from detent.lifecycle.letters import BY_ATTEMPTS
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
 
-__all__ = ["RARE_STATES", "fill"]
-
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
 RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
 """The states whose jobs are few beside those that are done."""

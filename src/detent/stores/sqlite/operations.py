@@ -11,8 +11,6 @@ from typing import Any
 from detent.stores.births import Birth
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["Answer", "Operation", "Waited", "deliver"]
-
 Answer = tuple[Any, BaseException | None]
 
 

@@ -25,8 +25,6 @@ from detent.stores.sqlite.faults import broken, is_busy, is_fatal
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.turns import Calls, Turns
 
-__all__ = ["Pen"]
-
 _TAKEN: Final = ["taken"]
 """What is noted of a run that was begun and did not come to its end."""
 

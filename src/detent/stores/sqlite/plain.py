@@ -15,8 +15,6 @@ from detent.stores.sqlite.pending import Head, Pending, head_of
 from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["Plain"]
-
 _ACTIVE, _COMPLETED = JobState.ACTIVE.value, JobState.COMPLETED.value
 _NUL = "\0"
 _ESCAPED = "\\u0000"

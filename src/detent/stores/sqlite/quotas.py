@@ -9,8 +9,6 @@ from detent.stores.quotas import Met, Quotas, names_of
 from detent.stores.sqlite.spots import Lane
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["Limits", "Turns"]
-
 _HELD = {LimitKind.QUEUE: "held_in_queue", LimitKind.KEY: "held_of_key"}
 
 

@@ -39,28 +39,6 @@ from detent.stores.sqlite.legality import RARE_STATES
 from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.transaction import stored_at, stored_rows
 
-__all__ = [
-    "blocks",
-    "counts",
-    "feed",
-    "find",
-    "find_workflows",
-    "flows",
-    "gates",
-    "get",
-    "held_by",
-    "histories",
-    "keys",
-    "leases",
-    "leaves",
-    "limits",
-    "log_tail",
-    "logs",
-    "record",
-    "records",
-    "weight",
-]
-
 _Connection = sqlite3.Connection
 
 

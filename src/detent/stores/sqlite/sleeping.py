@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Sleep"]
-
 LOOK_S: Final = 0.002
 """How often we look for commits of others where nobody tells of them, or one may be missed."""
 CALM_S: Final = 0.05

@@ -27,8 +27,6 @@ from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL, numbered
 
-__all__ = ["Taking"]
-
 _FIELDS = Job.__struct_fields__
 _ID, _CREATED, _LAST, _PREVIOUS, _PLACE, _HELD, _ENQUEUED, _READY, _LEASE = (
     _FIELDS.index(name)

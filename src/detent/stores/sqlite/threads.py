@@ -14,8 +14,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Threads", "beside"]
-
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[], None]
 

@@ -14,8 +14,6 @@ from detent.errors import StoreUnavailable
 from detent.stores.sqlite.patience import TURN_S
 from detent.stores.sqlite.place import lock_paths
 
-__all__ = ["Calls", "Turns"]
-
 _PID_BYTES = 20
 Calls: TypeAlias = tuple[tuple[Any, ...], ...]
 """What is to be called, each with its arguments, one after the other."""

@@ -11,8 +11,6 @@ from detent.surfaces.engines.gauges import Gauges
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.service import Service
 
-__all__ = ["ENGINE", "EVENTS", "Desk", "Sockets", "need_scope", "tenant_of"]
-
 ENGINE: Final = "/engine"
 EVENTS: Final = "/events"
 

@@ -13,21 +13,6 @@ from detent.lifecycle.views import ENGINE
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = [
-    "BAD",
-    "CODES",
-    "MISSING_FIELD",
-    "SCHEMA_INVALID",
-    "UNKNOWN_TYPE",
-    "Fault",
-    "fault_of",
-    "misheard",
-    "of_problem",
-    "problem_reply",
-    "refused",
-    "unheld",
-]
-
 BAD: Final = "BAD_MESSAGE"
 MISSING_FIELD: Final = "MISSING_FIELD"
 SCHEMA_INVALID: Final = "SCHEMA_INVALID"

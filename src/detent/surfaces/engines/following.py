@@ -15,8 +15,6 @@ from detent.surfaces.engines.desk import ENGINE, Desk
 from detent.surfaces.engines.links import Held, Link, Links, cancel_of
 from detent.surfaces.engines.telling import Telling
 
-__all__ = ["Following"]
-
 PAGE: Final = 500
 _PAUSE_S: Final = 0.1
 _STILL: Final = frozenset(state.value for state in IN_HANDS)

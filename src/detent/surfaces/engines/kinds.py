@@ -19,8 +19,6 @@ from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
 from detent.surfaces.engines.faults import BAD, MISSING_FIELD, SCHEMA_INVALID, UNKNOWN_TYPE, Fault
 from detent.surfaces.http.exchange import Call, Reply
 
-__all__ = ["KIND", "Declared", "Kinds", "misfits_of"]
-
 KIND: Final = "engine-type"
 FRESH_US: Final = 1_000_000
 _AGAIN_US: Final = 50_000

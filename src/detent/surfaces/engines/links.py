@@ -15,8 +15,6 @@ from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
 
-__all__ = ["Caller", "Held", "Link", "Links", "cancel_of"]
-
 _NOTHING: Final = "{}"
 
 

@@ -34,8 +34,6 @@ from detent.surfaces.engines.messages import (
 from detent.surfaces.engines.telling import Telling
 from detent.surfaces.http.exchange import digest_of
 
-__all__ = ["START_US", "Reporting"]
-
 START_US: Final = 60_000_000
 """How long an engine may keep a job waiting that it has confirmed."""
 _TOO_MUCH: Final = f"one run may say {LOG_LINES_MAX} lines; the rest is not kept"

@@ -32,8 +32,6 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
 
-__all__ = ["EnginesSurface"]
-
 _JSON: Final = b"application/json"
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -23,8 +23,6 @@ from detent.surfaces.engines.links import Caller, Held
 from detent.surfaces.engines.messages import Replay, Subscribe, Unsubscribe
 from detent.surfaces.engines.projecting import Item, page_of
 
-__all__ = ["Telling"]
-
 _log = logging.getLogger(__name__)
 
 PAGE: Final = 200

@@ -35,8 +35,6 @@ from detent.surfaces.http.routing import Route, Routes
 from detent.surfaces.http.service import Service
 from detent.surfaces.http.turn import BODILESS, Requests, Turn, headers_of, send_reply
 
-__all__ = ["Surface", "WebApp"]
-
 _PROMPT_BYTES_MAX = 65_536
 """Longer bodies are not read twice for being odd."""
 

@@ -23,8 +23,6 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Settings, Take
 
-__all__ = ["Protocol"]
-
 _HEAD_BYTES_MAX: Final = 262_144
 """As much as is read at once: smaller ones are refused in the words of their surface."""
 _HEAD_S: Final = 30.0

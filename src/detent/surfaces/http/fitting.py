@@ -20,8 +20,6 @@ from uvicorn.server import ServerState
 
 from detent.surfaces.http.exchange import ANSWER, Answering, Receive, Scope, Send
 
-__all__ = ["connections", "need_fit"]
-
 _log = logging.getLogger(__name__)
 _PATIENCE_S: Final = 20
 _ASKED: Final = (

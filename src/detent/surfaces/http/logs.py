@@ -12,8 +12,6 @@ import msgspec
 
 from detent.engine.spans import current
 
-__all__ = ["JSON_LOGS", "REQUEST", "JsonLines", "log_to_stderr"]
-
 _SEVERITIES = {
     logging.DEBUG: ("DEBUG", 5),
     logging.INFO: ("INFO", 9),

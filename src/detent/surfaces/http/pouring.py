@@ -13,8 +13,6 @@ from typing import Any
 
 from detent.surfaces.http.exchange import ABORT, Receive, Scope, Send, left
 
-__all__ = ["pour"]
-
 
 async def pour(
     scope: Scope, receive: Receive, send: Send, stream: AsyncIterator[bytes], stall_s: float

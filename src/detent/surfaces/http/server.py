@@ -19,8 +19,6 @@ from detent.host import ECHO_S
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.fitting import connections
 
-__all__ = ["Bind", "config_of", "need_guard", "serve"]
-
 _log = logging.getLogger("uvicorn.error")
 _NOT_BEGUN = 2
 _DRAIN_S = 30

@@ -26,8 +26,6 @@ from detent.surfaces.jobnik.faults import missing
 from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
 from detent.surfaces.jobnik.showing import FoundJob, stage_shown, task_shown
 
-__all__ = ["PAGES", "Desk", "FoundStage"]
-
 PAGE: Final = 500
 TRIES_MAX: Final = 100
 _PAGE_DEFAULT: Final = 10

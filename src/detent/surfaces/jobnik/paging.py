@@ -8,8 +8,6 @@ from typing import Final
 
 from detent.surfaces.http.routing import Route
 
-__all__ = ["CLOSED", "page_of"]
-
 CLOSED: Final = ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
 """The page may load nothing."""
 _HEAD: Final = """<!doctype html>

@@ -9,8 +9,6 @@ from msgspec.structs import replace
 
 from detent.surfaces.http.exchange import Call, Reply
 
-__all__ = ["squeezed"]
-
 _LEAST: Final = 1_024
 """Bytes; what is shorter fits into one packet anyway."""
 _LEVEL: Final = 5

@@ -25,8 +25,6 @@ from detent.surfaces.jobnik.squeezing import squeezed
 from detent.surfaces.jobnik.stages import Stages
 from detent.surfaces.jobnik.tasks import Tasks
 
-__all__ = ["JobnikSurface"]
-
 BASE: Final = "/v1"
 _TYPE: Final = b"application/json; charset=utf-8"
 _P, _W, _R, _O = Scope.PRODUCE, Scope.WORK, Scope.READ, Scope.OPERATE

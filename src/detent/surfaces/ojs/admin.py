@@ -27,8 +27,6 @@ from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.wire import instant, told
 from detent.surfaces.ojs.workers import SILENT_US, Worker, Workers
 
-__all__ = ["Admin"]
-
 
 class _Purge(msgspec.Struct, frozen=True):
     states: list[str] = []

@@ -26,8 +26,6 @@ from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.queues import Queues, depth_of
 from detent.surfaces.ojs.reading import need_queue
 
-__all__ = ["Deleting"]
-
 _WAITING: Final = ("scheduled", "available", "retryable")
 _STRATEGIES: Final = ("reject", "discard", "move")
 _BATCH: Final = 500

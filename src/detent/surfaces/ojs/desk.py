@@ -16,15 +16,13 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
-from detent.surfaces.http.exchange import Call, Reply, Settings, digest_of
+from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
 from detent.surfaces.http.tracing import trace_of
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of
-
-__all__ = ["CLAIMABLE", "Desk", "digest_of", "page_of", "pages", "read_body"]
 
 T = TypeVar("T")
 CLAIMABLE: Final = tuple(

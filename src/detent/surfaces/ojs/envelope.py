@@ -21,8 +21,6 @@ from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import EXTRAS, Extras
 from detent.surfaces.ojs.wire import instant, told
 
-__all__ = ["ANONYMOUS", "Kept", "error_shown", "errors_shown", "kept_of", "shown"]
-
 ANONYMOUS: Final = "anonymous"
 """Who holds a job that was fetched without saying for whom."""
 SPEC: Final = "1.0"

@@ -12,8 +12,6 @@ from detent.surfaces.ojs.desk import Desk, number_in
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.telling import Told, event_id_of, events_of, position_of
 
-__all__ = ["Events"]
-
 _PAGE: Final = 1_000
 _DIGITS_MAX: Final = 18
 _TIME: Final = len("evt_00000000-0000-7")

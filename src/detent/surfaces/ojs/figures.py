@@ -17,8 +17,6 @@ from detent.lifecycle.job.table import JobState
 from detent.stores.select import Filter, Page
 from detent.surfaces.ojs.desk import Desk
 
-__all__ = ["Figures", "Late"]
-
 _LOOK: Final = 20_000
 """How many of the newest jobs of all queues are passed over to find those of one."""
 SEEN_MAX: Final = 500

@@ -16,8 +16,6 @@ from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.telling import Told, change_of, event_id_of
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Channel", "Following", "channel_of", "dropped", "of_tenant"]
-
 MISSED_MAX: Final = 10_000
 """How many events of the feed are looked through for what somebody has missed."""
 

@@ -11,25 +11,24 @@ import msgspec
 from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, body_of
+from detent.engine.asks import Ask, OnConflict, body_of
+from detent.engine.enqueueing import Clash, Enqueued, Refused
 from detent.engine.entering import OUTRUN, Entry
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import RECORDS_MAX, Idempotency, Key, Stored, key_of
-from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.exchange import Call, Reply, digest_of
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.admission import Admission
-from detent.surfaces.ojs.desk import Desk, digest_of, number_in, page_of, pages, read_body
+from detent.surfaces.ojs.desk import Desk, number_in, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.moulding import Moulding
 from detent.surfaces.ojs.pressure import Headers
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Jobs"]
 
 _WAIT_S: Final = 30
 _KEY_MAX: Final = 256

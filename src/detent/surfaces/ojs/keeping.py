@@ -28,8 +28,6 @@ from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.setting import Setting
 
-__all__ = ["Keeping"]
-
 KIND: Final = "ojs-keeping"
 ID: Final = "all"
 _LETTERS_TURNS: Final = 60

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask
 from detent.engine.commands import Change
-from detent.engine.enqueueing import Ask
 from detent.engine.rerunning import rerun_ask
 from detent.lifecycle import job as j
 from detent.lifecycle.letters import is_letter
@@ -27,8 +27,6 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import instant, told
-
-__all__ = ["KEPT_MAX", "KEPT_US", "PAGE", "PRUNED_BY", "Chosen", "Letter", "Letters"]
 
 KEPT_MAX: Final = 10_000
 """How many dead letters of a tenant are kept, and listed; the oldest go first."""

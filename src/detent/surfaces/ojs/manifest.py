@@ -12,8 +12,6 @@ from detent.stores.api import RECORDS_MAX
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk
 
-__all__ = ["Manifest"]
-
 _LEVEL: Final = 4
 _VERSION: Final = version("detent")
 _REMOTE = {

@@ -9,13 +9,11 @@ import msgspec
 from msgspec import Raw
 
 from detent.engine import shaping
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.shaping import Part
 from detent.lifecycle.workflow import Condition, Fails, Policy, StepPlan, check_graph
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of, objects_of
-
-__all__ = ["CALLBACKS", "Kept", "Members", "Step", "planned", "text_in"]
 
 STEPS_MAX: Final = 10_000
 CALLBACKS: Final = {

@@ -11,8 +11,6 @@ from detent.stores.api import Claimed, Want
 from detent.surfaces.http.exchange import Call, gone
 from detent.surfaces.ojs.desk import Desk
 
-__all__ = ["polled"]
-
 
 async def polled(desk: Desk, call: Call, want: Want, wait_s: float) -> Claimed:
     """What can be had now; or what comes in time, to somebody who is still there."""

@@ -30,8 +30,6 @@ from detent.surfaces.ojs.configs import BLOCK, DROP, DROPPED_FROM_MAX, Config
 from detent.surfaces.ojs.desk import CLAIMABLE, Desk
 from detent.surfaces.ojs.weighing import MARK, Weighing, marked
 
-__all__ = ["Enter", "Headers", "Pressure"]
-
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Enter: TypeAlias = Callable[[Entry | None], Awaitable[T | Refusal]]

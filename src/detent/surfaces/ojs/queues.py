@@ -26,8 +26,6 @@ from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Queues", "depth_of"]
-
 DEFAULT: Final = "default"
 _READY_MAX: Final = 1_000
 _STATES = tuple(state.value for state in JobState)

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.asks import Ask
 from detent.engine.dropping import DROP
-from detent.engine.enqueueing import Ask
 from detent.engine.lasting import KEEP
 from detent.engine.limits import need_job
 from detent.lifecycle.profile import Deadlines, ProfileName
@@ -20,19 +20,6 @@ from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.policies import Facts, Limits, limits_of, retry_of, unique_of
 from detent.surfaces.ojs.terms import TERMS, terms_of
 from detent.surfaces.ojs.wire import instant, seconds, span, span_ms
-
-__all__ = [
-    "EXTRAS",
-    "VETO",
-    "Extras",
-    "Reader",
-    "Wanted",
-    "need_id",
-    "need_queue",
-    "need_text",
-    "object_of",
-    "objects_of",
-]
 
 EXTRAS: Final = "$ojs"
 """Where in its metadata a job keeps what only Open Job Spec asks to be kept."""

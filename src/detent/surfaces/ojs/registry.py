@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
+from detent.engine.asks import Ask
 from detent.engine.conforming import faults, unfit
-from detent.engine.enqueueing import Ask
 from detent.engine.remembering import Remembered
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
@@ -18,8 +18,6 @@ from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
 from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Registry"]
 
 BY_TYPE: Final = "ojs-schema"
 BY_URI: Final = "ojs-schema-uri"

@@ -21,8 +21,6 @@ from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import instant, span
 
-__all__ = ["COUNT", "Replaying"]
-
 KIND: Final = "ojs-replay"
 COUNT: Final = "ojs.replay_count"
 """Where in its metadata a job says how often it was run again by a rule."""

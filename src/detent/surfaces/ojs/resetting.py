@@ -8,8 +8,6 @@ from __future__ import annotations
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk
 
-__all__ = ["Resetting"]
-
 
 class Resetting:
     """Leaves what was behind."""

@@ -20,8 +20,6 @@ from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.wire import instant, span, told
 
-__all__ = ["SEEN_MAX", "Series"]
-
 SEEN_MAX: Final = 5_000
 """How many jobs are looked at."""
 PERIODS_MAX: Final = 1_000

@@ -15,8 +15,6 @@ from detent.surfaces.ojs.configs import USUAL, Config, completed
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.reading import Wanted
 
-__all__ = ["KIND", "Setting"]
-
 KIND: Final = "ojs-queue"
 _PAGE: Final = 1_000
 

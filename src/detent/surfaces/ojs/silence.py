@@ -20,8 +20,6 @@ from detent.stores.api import Failure, Record, Stored, key_of
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.envelope import kept_of
 
-__all__ = ["KIND", "Stalls", "lose"]
-
 KIND: Final = "ojs-stall"
 _BY = By(Actor.SYSTEM, "worker watch")
 

@@ -29,8 +29,6 @@ from detent.surfaces.ojs.talks import talk
 from detent.surfaces.ojs.telling import Told
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Streams"]
-
 BEAT_S: Final = 10.0
 LOOK_S: Final = 0.5
 """How often somebody who follows a job is told how far it is."""

@@ -46,8 +46,6 @@ from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
 from detent.surfaces.ojs.working import Working
 
-__all__ = ["OjsSurface"]
-
 BASE: Final = "/ojs/v1"
 _TYPE: Final = b"application/openjobspec+json"
 _TYPE_SDK: Final = b'application/openjobspec+json; alt="application/json"'

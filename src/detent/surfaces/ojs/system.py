@@ -22,8 +22,6 @@ from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Pool", "System"]
-
 POOL: Final = "ojs-pool"
 CLOSED: Final = "ojs-maintenance"
 _ONLY: Final = "maintenance"

@@ -21,8 +21,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
 from detent.surfaces.ojs.telling import Told
 
-__all__ = ["talk"]
-
 _log = logging.getLogger(__name__)
 _CHANNELS_MAX = 1_000
 _GOING_AWAY = 1001

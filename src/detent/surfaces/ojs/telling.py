@@ -20,8 +20,6 @@ from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.letters import PRUNED_BY
 from detent.surfaces.ojs.wire import millis, told
 
-__all__ = ["Told", "change_of", "event_id_of", "events_of", "position_of"]
-
 SOURCE: Final = "ojs://detent/server"
 _POS_BITS: Final = 62
 _PREFIX: Final = "evt_"

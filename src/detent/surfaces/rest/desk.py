@@ -19,8 +19,6 @@ from detent.surfaces.http.service import Service
 from detent.surfaces.rest.faults import bad, missing
 from detent.surfaces.rest.shown import error_of, job_of
 
-__all__ = ["LINES_SHOWN_MAX", "Desk", "number_in"]
-
 LINES_SHOWN_MAX: Final = 10_001
 """What one run may say, and the line that says that it wanted to say more."""
 _LINES_PAGE = 1_000

@@ -12,7 +12,6 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from detent.app.checking import need
@@ -90,12 +89,7 @@ class Working:
             self._tasks.append(asyncio.create_task(app.aupkeep()))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *told: object) -> None:
         try:
             await self.stop(self._grace_s)
         finally:
@@ -104,7 +98,7 @@ class Working:
             ended = await asyncio.gather(*self._tasks, return_exceptions=True)
             for executor in self._executors.values():
                 await executor.close()
-            self._capture.__exit__(kind, error, where)
+            self._capture.__exit__(kind, *told)
         for fault in ended:
             # What ended it before it was left is told now, unless something else is.
             if isinstance(fault, Exception) and kind is None:

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from types import TracebackType
 
 from msgspec.structs import replace
 
@@ -119,12 +118,7 @@ class Engine:
     async def __aenter__(self) -> Engine:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with suppress(StoreError):
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
@@ -50,12 +49,7 @@ class Rig:
         self.app.connection = Connection("memory:", self.clock)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.app.connection.close(in_loop=True)
         self.app.connection = self._real
 

@@ -7,7 +7,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from detent.errors import StoreUnavailable
@@ -63,12 +62,7 @@ class Turns:
             self._wait()
         self._sign()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
+from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.secrets import Secrets
@@ -116,10 +117,8 @@ class Workflows:
         tenant, workflow = key
         chosen = Filter(tenant=tenant, workflow=workflow, step=step_id(workflow, step))
         found: list[Result] = []
-        after: Key | None = None
-        while page := await self._store.find(chosen, Page(_PAGE, after)):
+        async for page in job_pages(self._store, chosen, _PAGE):
             found += [_result(one) for one in page]
-            after = (tenant, page[-1].job.id)
         return found[::-1]
 
     async def before(self, job: Job) -> Before:

@@ -1,4 +1,4 @@
-"""What may be asked of this surface, as a page for people. It needs no script and nothing else."""
+"""The operations of this surface as a page for people, without scripts."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from detent.engine.engine import Engine
 from detent.engine.trace import read as trace_in
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
+from detent.surfaces.http.desk import HttpDesk
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
@@ -35,25 +35,15 @@ _TENANT = "x-ojs-tenant"
 _CURSOR = "after-"
 
 
-class Desk:
-    """The engine, and the words in which this surface is asked."""
+class Desk(HttpDesk):
+    """Who asks for what in the words of this surface, and how it is answered."""
 
     def __init__(self, service: Service, settings: Settings) -> None:
-        self.service = service
-        self.settings = settings
+        super().__init__(service, settings)
         self.room = ""
         """In test mode: the tenant that everything is done in, another one after each reset."""
         self.feed_start = 0
         self.started_at = time.time_ns() // 1_000
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.service.engine
-
-    def now(self) -> int:
-        """The time of the store."""
-        return self.engine.store.now()
 
     # --- who and whose --------------------------------------------------------------------------
 
@@ -182,12 +172,14 @@ def fields_of(call: Call) -> Mapping[str, Raw]:
 def page_of(call: Call, *, is_by_id: bool = False) -> tuple[int, int]:
     """How many are asked for, and after how many; a cursor of ours says that too."""
     query = call.query
-    limit, cursor = _number(query, "limit", 50, LIMIT_MAX), query.get("cursor")
+    limit, cursor = number_in(query, "limit", 50, LIMIT_MAX), query.get("cursor")
     if not cursor or is_by_id:
-        return limit, _number(query, "offset", 0, 1_000_000, least=0)
+        return limit, number_in(query, "offset", 0, 1_000_000, least=0)
     if not cursor.startswith(_CURSOR):
         raise invalid("cursor must be the next_cursor of a reply", field="cursor")
-    return limit, _number({"cursor": cursor.removeprefix(_CURSOR)}, "cursor", 0, 1_000_000, least=0)
+    return limit, number_in(
+        {"cursor": cursor.removeprefix(_CURSOR)}, "cursor", 0, 1_000_000, least=0
+    )
 
 
 def pages(total: int, limit: int, offset: int) -> dict[str, Any]:
@@ -197,13 +189,11 @@ def pages(total: int, limit: int, offset: int) -> dict[str, Any]:
     return {**told, "next_cursor": f"{_CURSOR}{offset + limit}"} if has_more else told
 
 
-def _number(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+def number_in(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+    """A number behind the path; more than there may be is as much as there may be."""
     text = query.get(name)
     if text is None or text == "":
         return default
     if not text.isascii() or not text.isdigit() or len(text) > len("1000000") or int(text) < least:
         raise invalid(f"{name} must be a number from {least} to {most}", field=name)
     return min(int(text), most)
-
-
-number_in = _number

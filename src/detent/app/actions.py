@@ -1,4 +1,4 @@
-"""What an app declares, for servers: actions to start, and types of jobs for engines."""
+"""The actions and the engine job types of an app, in the form that servers take them."""
 
 from __future__ import annotations
 

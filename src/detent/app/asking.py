@@ -1,4 +1,4 @@
-"""A call of a job with its options becomes what the engine is asked for."""
+"""Turns calls of jobs, with their options, into what the engine is asked to enqueue."""
 
 from __future__ import annotations
 

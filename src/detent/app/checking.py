@@ -1,4 +1,4 @@
-"""What options must be: said where they are given, and not when a job is stored or run."""
+"""Checks options where they are given, so that no job is stored that cannot run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls become jobs in a transaction of the caller's own, in the caller's own thread or loop.
+"""Enqueues calls in a transaction of the caller, in the caller's own thread or loop.
 
 The store is not asked, and nothing crosses the bridge: whoever holds a transaction open must not
 wait for somebody who may be waiting for it.

@@ -1,4 +1,4 @@
-"""The options of a job: given to the app, to its type or to one call, the nearest word counts.
+"""The options of a job: those of one call win over its type's, and these over the app's.
 
 People give lengths of time in seconds or as a timedelta, and moments as datetimes with a zone; here
 they become what the engine goes by.

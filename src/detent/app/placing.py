@@ -1,4 +1,4 @@
-"""The short way of plain calls to the store: what they share is known, so little is left to do.
+"""The fast path for plain calls: everything but their arguments is prepared beforehand.
 
 New jobs are made where the caller is. Where the store is one for all threads and loops they are
 handed to it from there, and only there is waited; elsewhere they cross the bridge, ready made.

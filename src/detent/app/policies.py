@@ -1,4 +1,4 @@
-"""What people say about a job that takes more than a word: patience, limits, uniqueness."""
+"""Options that are values of their own: `Backoff`, `Limit` and `Unique`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for something that only the store knows: look, pause, look again; and moments."""
+"""When to look at the store again while waiting for it, and moments as people see them."""
 
 from __future__ import annotations
 

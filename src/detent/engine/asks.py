@@ -1,4 +1,4 @@
-"""A job that somebody wants, and how it is born: decided, but not stored yet. Pure."""
+"""`Ask`, the request for a new job, and the job that it becomes. Nothing is stored. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words in which times are written: cron fields, `@daily` and `@every 5m`.
+"""Reads the ways in which times are written: cron fields, `@daily` and `@every 5m`.
 
 What is read here is checked here: a text that is wrong is refused with the field that is wrong, so
 that a surface can point at it.

@@ -1,4 +1,4 @@
-"""Jobs that would rather go than wait for a limit.
+"""Discards jobs that a limit keeps waiting, if they asked for that.
 
 Such a job says so in its metadata, and the limit that it stands under has a small record that tells
 of such jobs, written before the first of them: nobody looks for them where there are none. They go

@@ -1,4 +1,4 @@
-"""Who has a job that runs, and how one that has ended did so. Pure."""
+"""Who holds a job that runs, and how one that has ended came to its end. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How jobs come into queues that hold only so many: past marks that one may move at a time.
+"""Lets jobs into bounded queues, one caller at a time: whoever enters moves a mark.
 
 Whoever looks for room reads the mark of a queue first, then counts what is there. The new jobs are
 committed together with the next version of the mark, and with the end of those that make room for

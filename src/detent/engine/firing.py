@@ -1,4 +1,4 @@
-"""What a slot does: new jobs, the end of old ones, and the schedule as it is afterwards. Pure.
+"""What firing a schedule does: new jobs, the end of old ones, its next state. Pure.
 
 All of it is one unit. The id of a job follows from its schedule and its slot, and the record is
 taken only if nobody has moved it: a slot fires once, however many servers see that it is due.

@@ -1,4 +1,4 @@
-"""New jobs inside somebody's own transaction: the units are made here, and written by the caller.
+"""Makes the units of new jobs that a caller writes in a transaction of its own.
 
 Jobs that nothing can be in the way of share a unit, because each costs a savepoint. One with a key
 has a unit of its own: that its key is taken is its own affair.

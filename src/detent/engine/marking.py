@@ -1,4 +1,4 @@
-"""The mark that upkeep leaves in the store, so that many short turns are as good as a long one.
+"""The mark of upkeep in the store: it shows whether leases were watched without a gap.
 
 Whoever has just started cannot know whether everybody else could renew until now. The mark tells:
 if somebody's turn was a moment ago, there was no gap. If nobody's was, everybody gets a lease's

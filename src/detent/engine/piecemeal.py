@@ -1,4 +1,4 @@
-"""Many of something, made piece by piece: whoever shares the loop waits for one piece at most."""
+"""Does long work in short pieces, so that others get their turn in the loop in between."""
 
 from __future__ import annotations
 

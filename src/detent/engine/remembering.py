@@ -1,4 +1,4 @@
-"""Answers of a store that are good for a moment: nobody asks it the same for every request.
+"""Caches answers of the store for a moment.
 
 Of those who ask for the same at once, one goes to the store and all hear what it says.
 """

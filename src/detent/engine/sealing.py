@@ -1,4 +1,4 @@
-"""Sealing as time goes by: whoever changes the past a minute later cannot do it unseen.
+"""Seals new events every minute, so that changing them later is noticed.
 
 One of all who look after a store does it, a piece with every turn, so that what is due never waits
 for it. Whatever is too much for that is sealed when old jobs are forgotten, at the latest.

@@ -1,4 +1,4 @@
-"""What is true of every step of every life, whatever kind of record lives it."""
+"""The rules that every step of a history keeps, whatever kind of record it is about."""
 
 from __future__ import annotations
 

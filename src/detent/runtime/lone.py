@@ -1,4 +1,4 @@
-"""A loop without a thread: whoever waits alone runs it where it stands, and crosses no bridge.
+"""A loop without a thread: a caller that waits alone runs it by itself, without the bridge.
 
 One at a time: whoever finds it taken has company, and shares with it what the bridge makes shared.
 """

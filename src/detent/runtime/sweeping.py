@@ -1,4 +1,4 @@
-"""How often a worker process looks for garbage that holds itself.
+"""Sets how often a worker process looks for cyclic garbage.
 
 A batch of jobs is some ten thousand objects that come and go without cycles. To look through them
 after every seven hundred was a sixth of what a worker did.

@@ -1,4 +1,4 @@
-"""What stores do alike: callers come in only while they are open, and only with the right time."""
+"""What all stores do: refuse calls while they are closed, or with a time that is ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New jobs that stand alike, by the column: what they share stands once, and what is their own.
+"""New jobs that differ in little, kept as columns; what they share is kept once.
 
 A store reads them as units like any others, or takes the columns where it can write these at once.
 """

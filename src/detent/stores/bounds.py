@@ -1,4 +1,4 @@
-"""What no store does, whoever asks: believe a clock that runs ahead, or do very much at once."""
+"""Refuses what no store accepts: a clock that is ahead, too much at once, unstorable text."""
 
 from __future__ import annotations
 

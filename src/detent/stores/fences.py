@@ -1,4 +1,4 @@
-"""What the row behind a lease says: the third fence, in two questions. Pure."""
+"""The third fence: whether a lease is over, and whether a worker is trusted. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks against a unit or a wish: fences, names that are taken, what no store may hold.
+"""Judges units and claims against what is stored, before anything is written.
 
 Every store judges by these rules; it only has to know what is stored.
 """

@@ -1,4 +1,4 @@
-"""A worker's way to the server that keeps its jobs: what it asks, and that it lives."""
+"""How one worker of a distant fleet reaches its server: its requests and its heartbeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is a file: whether it is still the one that was opened.
+"""Watches the file of a store: it must stay the one that was opened.
 
 Whoever has a file open can go on writing to it after it was deleted, and nobody else will ever see
 that. A fleet whose file was deleted or replaced ends with an error instead.

@@ -1,4 +1,4 @@
-"""What a job's event must carry to be believed, asked of histories long after the decision.
+"""Checks stored events of jobs: whether each carries what a true decision writes.
 
 Deciding cannot forget any of this; whoever edits a history can. Only what the history itself tells
 is asked again: a lease row, a gate or a row of the profile table may have changed since.

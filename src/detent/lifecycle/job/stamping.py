@@ -1,4 +1,4 @@
-"""Births and completions by the dozen: decided once, then stamped out. Pure.
+"""Decides about one of many like jobs, and copies the decision for the others. Pure.
 
 Jobs that are alike differ in their id, their place and their moment alone, and a decision has
 nothing else to look at. So it is made for one of them, and that it holds for others is shown with a

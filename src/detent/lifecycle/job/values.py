@@ -1,4 +1,4 @@
-"""What a value must be before anything is decided on it, so that nothing unwritable gets in.
+"""Checks the values of a command before anything is decided, so that all can be written.
 
 Every string that ends up in an event must be writable as UTF-8, or no seal could ever cover it, and
 must hold no NUL, which not every database can keep; every number must fit the columns of one.

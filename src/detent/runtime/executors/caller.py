@@ -1,4 +1,4 @@
-"""The thread of whoever waits for a loop: plain functions are called in it, between two turns.
+"""Calls plain functions in the thread that waits for a loop, between two turns of it.
 
 Tests have things that belong to their thread: a transaction that is rolled back afterwards, a
 database in memory, a connection that no other thread may use.

@@ -1,4 +1,4 @@
-"""What a statement is told: arrays of rows, or of the values of one column where those are few."""
+"""Makes the parameters of statements: arrays of rows, or one array per column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New jobs by the column: what all of them share is told once, however many they are."""
+"""The parameters of statements for many new jobs: what they share is sent once."""
 
 from __future__ import annotations
 

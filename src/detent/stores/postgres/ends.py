@@ -1,4 +1,4 @@
-"""Ends: completions that are alike, told as columns, with what they share said once.
+"""The parameters for completions that are alike: columns, and what they share once.
 
 A worker ends its jobs by the hundred at one moment, and what is said about them differs in a few
 names. So the first of them is looked at closely, and each of the others is only compared with it.

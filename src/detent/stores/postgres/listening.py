@@ -1,4 +1,4 @@
-"""News from other processes: a connection that listens, and word that is sent at most so often."""
+"""Hears of news from other processes, and tells them ours, at most so often."""
 
 from __future__ import annotations
 

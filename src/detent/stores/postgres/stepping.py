@@ -1,4 +1,4 @@
-"""Steps: one statement where nothing unusual can be seen, questions first where something can."""
+"""Commits a step: plain units in one statement, others after a look at what is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transaction knows: the tables, as what it has decided so far will leave them."""
+"""What a transaction sees: the tables, with its own changes that are not written yet."""
 
 from __future__ import annotations
 

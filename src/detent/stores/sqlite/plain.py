@@ -1,4 +1,4 @@
-"""The two units that nearly all are: a plain birth and a plain completion, judged at a glance.
+"""The fast path for the two most common units: a plain new job, a plain completion.
 
 Whatever is odd about a unit is nothing for here: `take` says no, and it goes the long way, where
 all fences are looked at one by one. What is taken here would have been taken there, row for row.

@@ -1,4 +1,4 @@
-"""Claims by the dozen: of jobs that stand alike one is decided about, and the others go like it.
+"""Claims many like jobs at once: one is decided about, and the others follow it.
 
 A decision about a claim looks at the record, the wish, the gate and the moment. Within one claim
 the last three are the same for all jobs of a lane, and records that differ in their names, their

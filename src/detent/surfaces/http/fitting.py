@@ -1,4 +1,4 @@
-"""Whether uvicorn is as our connections know it; if it is not, its own serve as well.
+"""Tries whether our connections work with this uvicorn; if not, its own are used.
 
 Our connections (`connection.py`) reach into uvicorn, and a version to come may have other insides.
 So they are tried once, before anybody is served, with requests whose answers are known. Uvicorn's

@@ -1,4 +1,4 @@
-"""A reply that goes on until it ends: piece by piece, to somebody who must read.
+"""Sends a long reply piece by piece, and cuts off readers that do not read.
 
 Nothing is kept for a reader that is behind: the next piece is made when the one before is taken.
 One that takes nothing for long is cut off, and comes back with the position that it has seen.

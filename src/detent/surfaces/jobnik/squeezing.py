@@ -1,4 +1,4 @@
-"""Long replies are sent small to whoever can read that."""
+"""Compresses long replies for those who accept gzip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a queue has done of late: how many jobs ended, how long they took, how long they waited.
+"""Statistics of the last hour of a queue: how many ended, how long they took and waited.
 
 What is told is true of the newest jobs alone, as many as one look may take: a queue with more ends
 than that in an hour has at least that many. The exact counts by state are the store's own.

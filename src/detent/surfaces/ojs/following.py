@@ -1,4 +1,4 @@
-"""What somebody follows: a job, a queue or everything; and from where, if they come back."""
+"""The channels that somebody can follow (a job, a queue, all), and what they missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is here: the manifest says exactly that, and the health says whether it works."""
+"""The manifest, which says what this server can do, and its health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way of envelopes that differ in their arguments alone.
+"""The fast path for pushed jobs that differ in their arguments alone.
 
 Most producers send the same envelope again and again. What all of them share is read, checked and
 decided when it comes for the second time; it is known again by the very bytes of its fields. Later

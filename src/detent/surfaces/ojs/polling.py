@@ -1,4 +1,4 @@
-"""Claims for whoever has time: they wait for jobs, and may be gone before any come."""
+"""Long polling: a fetch that waits for jobs, and whose caller may leave meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting anew between the cases of a test suite: from then on everything is another tenant's.
+"""Resets the server between two cases of a test suite: it goes on in another tenant.
 
 Only in test mode, which only this host can reach.
 """

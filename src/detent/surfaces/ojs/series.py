@@ -1,4 +1,4 @@
-"""How it went, period by period: told from the newest jobs, as many as one look may take.
+"""Statistics by period, from the newest jobs: as many as one look may take.
 
 What was forgotten or erased is not told any more; whether there were more jobs than were looked at
 is said (`is_partial`). The exact counts by state are the store's own.

@@ -1,4 +1,4 @@
-"""Silence: what is lost when nobody speaks for it any more.
+"""Declares jobs lost that nobody reported on for as long as they allow.
 
 A job that sets `heartbeat_timeout` has a small record while it runs, which wakes when nothing was
 heard of it for that long. Its reservation has nothing to do with that, and may be longer.

@@ -1,4 +1,4 @@
-"""Events over WebSockets, for those who choose what they follow while they listen."""
+"""Events over WebSockets; whoever listens can change what they follow."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ async def test_a_hold_and_both_pauses_are_told_with_who_and_why(
 ) -> None:
     job = await push(engine, queue="mail")
     await world.alive("w1")
-    await engine.operators.hold(key_of(job), USER, "not yet")
+    await engine.operators.apply(j.Hold(), [key_of(job)], USER, "not yet")
     await engine.operators.pause(GateKind.QUEUE, "mail", USER, "the provider is down")
     await engine.operators.pause(GateKind.TYPE, "mail.send", USER)
     found = await why(engine, job)
@@ -157,7 +157,7 @@ async def test_those_that_go_first_are_counted_and_timed_by_the_pace_of_late(
     last = await push(engine)
     await push(engine, priority=5)
     held = await push(engine, priority=9)
-    await engine.operators.hold(key_of(held), USER)
+    await engine.operators.apply(j.Hold(), [key_of(held)], USER)
     await push(engine, priority=9, type="paused")
     await engine.operators.pause(GateKind.TYPE, "paused", USER)
     first, second = Ask(type="a", queue="other"), Ask(type="b", priority=9)

@@ -115,7 +115,7 @@ def test_all_instances_are_renewed_by_one_call() -> None:
             first = len(store.beats)
             await true(lambda: len(store.beats) > first + 2)
             assert all(sorted(some) == ["w1", "w2", "w3"] for some in store.beats)
-            one.drop("w2")
+            await one.gone("w2")
             before = len(store.beats)
             await true(lambda: len(store.beats) > before + 2)
             assert sorted(store.beats[-1]) == ["w1", "w3"]

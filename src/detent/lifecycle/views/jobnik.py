@@ -81,14 +81,3 @@ JOBNIK_PRIORITIES: dict[str, int] = {
 """Name -> Detent's number, higher first."""
 DEFAULT_PRIORITY = "MEDIUM"
 """What a Jobnik job gets when it names no priority."""
-
-
-def priority_name(priority: int) -> str:
-    """The name for any number: the named one nearest to it on the side of MEDIUM."""
-    middle = JOBNIK_PRIORITIES[DEFAULT_PRIORITY]
-    reached = {
-        name: number
-        for name, number in JOBNIK_PRIORITIES.items()
-        if min(priority, middle) <= number <= max(priority, middle)
-    }
-    return max(reached, key=lambda name: abs(reached[name] - middle))

@@ -48,10 +48,6 @@ class Wiring:
         """How the child learns the numbers."""
         return {CHANNEL_FD: str(self._channel.fileno()), DUMP_FD: str(self._dump)}
 
-    def hand_over(self) -> None:
-        """The child has its ends; they are closed here, so that its end is seen."""
-        self._theirs.close()
-
     def taken(self) -> None:
         """Our ends are in use, and closed by their users."""
         self._ours.pop_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -177,8 +177,3 @@ def error_shown(failure: Failure, attempt: int) -> dict[str, Any]:
     if failure.backtrace is not None:
         told_of["backtrace"] = failure.backtrace
     return told_of
-
-
-def merged(job: Mapping[str, Any], parents: Sequence[Any]) -> dict[str, Any]:
-    """A job of a workflow with what came before it."""
-    return {**job, "parent_results": list(parents)}

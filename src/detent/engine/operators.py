@@ -39,7 +39,7 @@ from detent.stores.api import (
 
 
 class Operators:
-    """The verbs of people who run the thing. Bulk work is in `detent.engine.bulk`."""
+    """Verbs for single jobs, queues and limits. Those for many jobs are in `engine/bulk.py`."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ PIECES_MAX: Final = 200
 
 
 class Sealing:
-    """What one upkeep does about it."""
+    """Seals a piece of the feed with each turn of one upkeep."""
 
     def __init__(self, store: Store, is_our_turn: Callable[[int], Awaitable[bool]]) -> None:
         self._store = store

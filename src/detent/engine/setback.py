@@ -24,7 +24,7 @@ _REASON = "the clock was set back"
 
 
 class Setback:
-    """Tells waits anew, for whoever is the first to see that the clock was set back."""
+    """Moves stored waits to the new clock, once somebody sees that it was set back."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Webhooks:
         self._poster = poster
         self._subscribers = Subscribers(store, coalescer, identity)
         self._subscribers.add(Subscriber("webhooks", lambda _: True, self._spread))
-        self.delivering = Delivering(self, store, coalescer, identity, poster)
+        self.delivering = Delivering(self, store, poster)
         """Sends what is due; upkeep asks it."""
 
     # --- reading --------------------------------------------------------------------------------

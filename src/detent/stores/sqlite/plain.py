@@ -21,7 +21,7 @@ _ESCAPED = "\\u0000"
 
 
 class Plain:
-    """Judges and writes in one go."""
+    """Judges and writes plain units in one go."""
 
     def __init__(self, pending: Pending, known: Known, writing: Writing) -> None:
         self._pending = pending

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from detent.engine.engine import Engine
-from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.exchange import Reply, Settings
 from detent.surfaces.http.service import Service
 
 
@@ -22,3 +26,8 @@ class HttpDesk:
     def now(self) -> int:
         """The time of the store."""
         return self.engine.store.now()
+
+
+def json_reply(value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
+    """The value as JSON."""
+    return Reply(status, msgspec.json.encode(value), headers=headers)

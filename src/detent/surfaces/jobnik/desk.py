@@ -18,7 +18,7 @@ from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.workflow import Step, Tally
 from detent.stores.api import Key, Record, Stored, key_of
 from detent.stores.select import Filter, Page
-from detent.surfaces.http.desk import HttpDesk
+from detent.surfaces.http.desk import HttpDesk, json_reply
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.jobnik.checking import Rule, id_of, integer
@@ -59,6 +59,8 @@ class FoundStage(msgspec.Struct, frozen=True):
 
 class Desk(HttpDesk):
     """Who asks for what in the words of this surface, and how it is answered."""
+
+    reply = staticmethod(json_reply)
 
     # --- who and whose --------------------------------------------------------------------------
 
@@ -195,12 +197,6 @@ class Desk(HttpDesk):
         return found[::-1]
 
     # --- replies --------------------------------------------------------------------------------
-
-    def reply(
-        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
-    ) -> Reply:
-        """The value as JSON."""
-        return Reply(status, msgspec.json.encode(value), headers=headers)
 
     def done(self, what: str) -> Reply:
         """Success where there is nothing else to tell."""

@@ -23,7 +23,7 @@ _Counts = dict[str, Counter[tuple[str, ...]]]
 
 
 class Gauges:
-    """Counts when it is asked."""
+    """Counts jobs, stages and tasks anew whenever Prometheus asks."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -15,8 +15,8 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
-from detent.surfaces.http.desk import HttpDesk
-from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.desk import HttpDesk, json_reply
+from detent.surfaces.http.exchange import Call, Settings
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
 from detent.surfaces.http.tracing import trace_of
@@ -37,6 +37,8 @@ _CURSOR = "after-"
 
 class Desk(HttpDesk):
     """Who asks for what in the words of this surface, and how it is answered."""
+
+    reply = staticmethod(json_reply)
 
     def __init__(self, service: Service, settings: Settings) -> None:
         super().__init__(service, settings)
@@ -144,14 +146,6 @@ class Desk(HttpDesk):
         raise Problem(
             503, "unavailable", f"{key[1]} is changed by too many at once", retryable=True
         )
-
-    # --- replies --------------------------------------------------------------------------------
-
-    def reply(
-        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
-    ) -> Reply:
-        """The value as JSON."""
-        return Reply(status, msgspec.json.encode(value), headers=headers)
 
 
 def read_body(call: Call, kind: type[T]) -> T:

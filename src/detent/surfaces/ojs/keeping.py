@@ -46,7 +46,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class Keeping:
-    """What a server does about it."""
+    """Forgets ended jobs and dead letters by the rules of their queues."""
 
     def __init__(
         self, desk: Desk, setting: Setting, letters: Letters, replaying: Replaying

@@ -51,7 +51,7 @@ _ABSENT = (
 
 
 class Manifest:
-    """What is here, and how it fares."""
+    """The operations that describe this server."""
 
     def __init__(self, desk: Desk, paths: dict[str, str]) -> None:
         self._desk = desk

@@ -10,13 +10,13 @@ from detent.surfaces.ojs.desk import Desk
 
 
 class Resetting:
-    """Leaves what was behind."""
+    """The operation that begins anew."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def reset(self, call: Call) -> Reply:
-        """Nothing of before is there any more, as far as anybody can see."""
+        """Remove schedules and webhooks, and hide all jobs by going on in a new tenant."""
         desk = self._desk
         tenant, by = desk.tenant(call), desk.by(call)
         for schedule in await desk.engine.schedules.list(tenant, limit=1_000):

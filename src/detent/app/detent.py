@@ -23,9 +23,9 @@ from detent.app.shapes import Workflow, need_workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
-from detent.engine.conforming import unfit
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
+from detent.engine.json_schema import unfit
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal

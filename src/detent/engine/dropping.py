@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from detent.engine.caching import Remembered
 from detent.engine.coalesce import Coalescer
 from detent.engine.entering import dropped
 from detent.engine.identity import Identity
-from detent.engine.remembering import Remembered
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor

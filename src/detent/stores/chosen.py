@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from detent.lifecycle.dead_letters import is_letter
 from detent.lifecycle.job import JobState
-from detent.lifecycle.letters import is_letter
 from detent.lifecycle.workflow import Flow
 from detent.stores.gates import behind
 from detent.stores.select import Filter, Only

@@ -10,7 +10,7 @@ from functools import partial
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.copies import original
+from detent.runtime.executors.forks import original
 from detent.runtime.executors.means import Kind
 
 PATIENCE_S = 0.05

@@ -15,7 +15,7 @@ from detent.runtime.context import Context
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.copies import original
+from detent.runtime.executors.forks import original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
 

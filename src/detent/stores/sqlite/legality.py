@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 
 from detent.lifecycle import JOB, MACHINES, WORKER, Machine
+from detent.lifecycle.dead_letters import BY_ATTEMPTS
 from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, Cause, JobEvent
-from detent.lifecycle.letters import BY_ATTEMPTS
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
 from detent.stores.pieces import RARE_STATES

@@ -2,7 +2,7 @@
 
 Uvicorn looks at each header by itself and writes twice. Most replies are known when they begin:
 they are written in one piece. Whatever is odd about a connection is left to uvicorn. All that is
-known here of its insides is tried before it is relied upon (`fitting.py`).
+known here of its insides is tried before it is relied upon (`uvicorn_fit.py`).
 """
 
 from __future__ import annotations

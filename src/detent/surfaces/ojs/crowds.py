@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from detent.engine.asks import Ask, is_keyed
+from detent.engine.caching import Remembered
 from detent.engine.enqueueing import Clash, Enqueued, Refused
 from detent.engine.entering import OUTRUN, Entry
 from detent.engine.gathering import Gathering
-from detent.engine.remembering import Remembered
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Key

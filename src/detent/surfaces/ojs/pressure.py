@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from detent.engine.asks import Ask
+from detent.engine.caching import Remembered
 from detent.engine.entering import OUTRUN, Entry
-from detent.engine.remembering import Remembered
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED, JobState

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from detent.engine.asks import Ask
-from detent.engine.conforming import faults, unfit
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
+from detent.engine.json_schema import faults, unfit
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem

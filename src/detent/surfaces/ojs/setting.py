@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.stores.api import Key, Record
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import USUAL, Config, completed

@@ -25,8 +25,8 @@ from detent.surfaces.ojs.faults import missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
 from detent.surfaces.ojs.progress import progress_shown
 from detent.surfaces.ojs.reading import need_queue
-from detent.surfaces.ojs.talks import talk
 from detent.surfaces.ojs.telling import Told
+from detent.surfaces.ojs.websockets import talk
 from detent.surfaces.ojs.wire import told
 
 BEAT_S: Final = 10.0

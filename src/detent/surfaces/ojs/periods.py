@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import JobState
 from detent.stores.api import Key, key_of

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import JobState
 from detent.stores.select import Filter, Page

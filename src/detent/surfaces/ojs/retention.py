@@ -22,10 +22,10 @@ from detent.lifecycle.job.table import ENDED, JobState
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Record, Retention, Stored, key_of
 from detent.stores.select import Filter, Only
-from detent.surfaces.ojs import letters as dead
+from detent.surfaces.ojs import dead_letters as dead
 from detent.surfaces.ojs.configs import USUAL, Config
+from detent.surfaces.ojs.dead_letters import Letters
 from detent.surfaces.ojs.desk import Desk
-from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.setting import Setting
 

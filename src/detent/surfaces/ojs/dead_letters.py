@@ -15,7 +15,7 @@ from detent.engine.commands import Change
 from detent.engine.paging import job_pages
 from detent.engine.rerunning import rerun_ask
 from detent.lifecycle import job as j
-from detent.lifecycle.letters import is_letter
+from detent.lifecycle.dead_letters import is_letter
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Stored, key_of
 from detent.stores.select import Filter, Only

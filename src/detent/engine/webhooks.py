@@ -74,11 +74,9 @@ class Webhooks:
         """The webhooks of a tenant."""
         return [_hook(one) for one in await self._store.records(HOOK, tenant, limit=HOOKS_MAX)]
 
-    async def deliveries(
-        self, tenant: str = "", after: str | None = None, limit: int = 100
-    ) -> Sequence[Delivery]:
+    async def deliveries(self, tenant: str = "", limit: int = 100) -> Sequence[Delivery]:
         """What was sent, is to be sent, or could not be, oldest first; kept for a few days."""
-        page = await self._store.records(DELIVERY, tenant, after, limit)
+        page = await self._store.records(DELIVERY, tenant, limit=limit)
         return [msgspec.json.decode(one.data or "", type=Delivery) for one in page]
 
     def signing(self, hook: Webhook, now: int) -> Sequence[str]:

@@ -111,12 +111,10 @@ class Profile(msgspec.Struct, frozen=True):
         return self.codes[(state, event)]
 
 
-def _codes(
-    *, lost: str, lost_pending: str | None = None, unconfirmed: str, late: str, stuck: str
-) -> dict[tuple[str, str], str]:
+def _codes(*, lost: str, unconfirmed: str, late: str, stuck: str) -> dict[tuple[str, str], str]:
     return {
         ("active", "lose"): lost,
-        ("pending", "lose"): lost_pending or lost,
+        ("pending", "lose"): lost,
         ("pending", "time_out"): unconfirmed,
         ("active", "time_out"): late,
         ("available", "deadline"): stuck,

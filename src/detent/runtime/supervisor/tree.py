@@ -22,11 +22,7 @@ _US = 1_000_000
 
 
 class Tree:
-    """The one way into the journal, for every supervisor of a process.
-
-    `probe_restarts` is how many workers may be stopped at once because they look sick: a starved
-    host makes all of them look so.
-    """
+    """The one way into the journal, for every supervisor of a process."""
 
     def __init__(
         self,
@@ -35,7 +31,6 @@ class Tree:
         name: str = "supervisor",
         clock: Clock | None = None,
         metrics: Metrics | None = None,
-        probe_restarts: int = 1,
     ) -> None:
         self.journal = journal
         self.name = name
@@ -46,7 +41,8 @@ class Tree:
         """Moves that were asked for and refused."""
         self.ended_twice = 0
         """Ends that were reported again and ignored."""
-        self.sick_slots = probe_restarts
+        self.sick_slots = 1
+        """How many more may be stopped for looking sick: a starved host makes all look so."""
         self._listeners: set[Callable[[], None]] = set()
 
     def order(self, by: By | None = None, *, is_slot_ready: bool = True) -> Order:

@@ -22,16 +22,9 @@ from detent.stores.api import GateKind, Key, Limit, LimitKind, key_of
 from detent.stores.select import Filter
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
-from tests.engine.working import claim, completed, failed
+from tests.engine.working import claim, completed, failed, push
 
 LATER = 1_000 * SECOND
-
-
-async def push(engine: Engine, **more: Any) -> j.Job:
-    """A new job."""
-    [made] = await engine.enqueue([Ask(**{"type": "mail.send", **more})], USER)
-    assert isinstance(made, Enqueued), made
-    return made.job
 
 
 async def applied(engine: Engine, verb: Verb, key: Key, reason: str | None = None) -> Any:

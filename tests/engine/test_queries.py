@@ -9,7 +9,6 @@ import pytest
 from detent.engine import queries
 from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
 from detent.engine.queries import AHEAD_MAX, Why
 from detent.engine.shaping import Order, Part, stages
@@ -21,16 +20,9 @@ from detent.stores.api import GateKind, Limit, LimitKind, Note, Stored, key_of
 from detent.stores.select import Filter, Page
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
-from tests.engine.working import claim, completed, failed
+from tests.engine.working import claim, completed, failed, push
 
 DAY = 86_400 * SECOND
-
-
-async def push(engine: Engine, **more: Any) -> j.Job:
-    """A new job."""
-    [made] = await engine.enqueue([Ask(**{"type": "mail.send", **more})], USER)
-    assert isinstance(made, Enqueued), made
-    return made.job
 
 
 async def why(engine: Engine, job: j.Job) -> Why:

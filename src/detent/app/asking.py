@@ -20,8 +20,8 @@ from detent.app.options import (
 from detent.app.tracing import trace_of
 from detent.engine import moulds
 from detent.engine.asks import Ask
+from detent.engine.otel_spans import current
 from detent.engine.secrets import REDACTED, redacted_at
-from detent.engine.spans import current
 from detent.engine.trace import Trace
 from detent.errors import BadArguments, BadOption, DetentError
 from detent.lifecycle.event import By

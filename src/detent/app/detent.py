@@ -10,13 +10,13 @@ from typing import Any, Self, TypeVar, Unpack, cast
 from detent.app.asking import Call, conn_of, need_calls
 from detent.app.checking import need
 from detent.app.connection import Connection
+from detent.app.fast_path import aplaced, placed
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
 from detent.app.operating import Gated
 from detent.app.options import CallOptions, JobOptions, need_known
-from detent.app.placing import aplaced, placed
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.selecting import Selecting, Selection, chosen_by
 from detent.app.shapes import Workflow, need_workflow
@@ -35,8 +35,8 @@ from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
+from detent.runtime.otel_spans import traced
 from detent.runtime.signature import Signature
-from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.app.asking import Call
 from detent.engine import limits
 from detent.engine.joining import Joining
-from detent.engine.spans import producing
+from detent.engine.otel_spans import producing
 from detent.errors import BadOption
 from detent.stores import inside
 

@@ -29,8 +29,8 @@ from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.office import Office
+from detent.runtime.otel_spans import traced
 from detent.runtime.running import Runner
-from detent.runtime.spanning import traced
 from detent.runtime.supervisor.signals import Act, Taps
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker

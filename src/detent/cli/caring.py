@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from detent.app.fleet.orders import Orders
 from detent.cli.bundles import Bundle
+from detent.cli.durations import span_option, span_us
 from detent.cli.output import errors_end
-from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 

@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from detent.cli.bundles import expanded
+from detent.cli.durations import span_option, span_us
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, table
-from detent.cli.spans import span_option, span_us
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Door
 from detent.engine.queries import QueueRow

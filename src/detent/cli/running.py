@@ -22,10 +22,10 @@ from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.caring import Care
+from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
-from detent.cli.spans import span_option, span_us
 from detent.errors import UnsupportedStore
 from detent.runtime.remote.client import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals

@@ -26,13 +26,13 @@ from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
+from detent.engine.otel_spans import producing, tracing
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
 from detent.engine.returning import Returning
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
-from detent.engine.spans import producing, tracing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
 from detent.engine.upkeep import WORKERS_MAX, Answers, Upkeep

@@ -17,12 +17,12 @@ from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
+from detent.engine.otel_spans import producing
 from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, Part, check_member, check_part
-from detent.engine.spans import producing
 from detent.errors import BatchTooLarge, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w

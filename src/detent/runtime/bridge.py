@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.crossing import Crossing
-from detent.runtime.lone import LEAVE_S, Lone, ended, is_lone
+from detent.runtime.lone_loop import LEAVE_S, Lone, ended, is_lone
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from detent.runtime.bridge import need_no_loop
 from detent.runtime.draining import Drain
 from detent.runtime.executors.caller import CallersThread
 from detent.runtime.executors.threads import Hand
+from detent.runtime.otel_spans import traced
 from detent.runtime.running import Moment
-from detent.runtime.spanning import traced
 from detent.stores.api import Stored, WorkerRow
 from detent.stores.select import Filter, Page
 from detent.testing.clock import VirtualClock

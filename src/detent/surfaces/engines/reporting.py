@@ -31,7 +31,7 @@ from detent.surfaces.engines.messages import (
     Report,
     Started,
 )
-from detent.surfaces.engines.telling import Telling
+from detent.surfaces.engines.subscribers import Telling
 from detent.surfaces.http.exchange import digest_of
 
 START_US: Final = 60_000_000

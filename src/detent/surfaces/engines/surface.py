@@ -25,7 +25,7 @@ from detent.surfaces.engines.reporting import Reporting
 from detent.surfaces.engines.schemas import SCHEMAS
 from detent.surfaces.engines.sockets import Answers, Room, SocketServer
 from detent.surfaces.engines.submitting import Submitting
-from detent.surfaces.engines.telling import Telling
+from detent.surfaces.engines.subscribers import Telling
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.spans import current
+from detent.engine.otel_spans import current
 
 _SEVERITIES = {
     logging.DEBUG: ("DEBUG", 5),

@@ -11,9 +11,9 @@ from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.stores.api import Fed, Stored
 from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.event_words import Told, change_of, event_id_of
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import invalid
-from detent.surfaces.ojs.telling import Told, change_of, event_id_of
 from detent.surfaces.ojs.wire import told
 
 MISSED_MAX: Final = 10_000

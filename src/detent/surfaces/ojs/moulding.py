@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from detent.engine.asks import Ask
 from detent.engine.limits import need_payload
 from detent.engine.moulds import is_plain, mould_of
-from detent.engine.spans import tracing
+from detent.engine.otel_spans import tracing
 from detent.lifecycle.job import Job
 from detent.stores.api import Stored
 from detent.stores.births import Birth, Mould

@@ -14,7 +14,7 @@ from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
 from detent.engine.moulds import is_plain
-from detent.engine.spans import tracing
+from detent.engine.otel_spans import tracing
 from detent.runtime.bridge import need_no_loop
 from detent.stores.births import Births, Mould
 

@@ -222,7 +222,7 @@ def retry_of(options: CallOptions) -> RetryPolicy | None:
 
 
 def losses_of(options: CallOptions) -> int | None:
-    """How many workers it may cost."""
+    """How many workers may die on the job before it is given up."""
     losses: Any = options.get("losses")
     if losses is not None and not (isinstance(losses, int) and 1 <= losses <= TRIES_MAX):
         why = f"losses is how many workers may die on it: a whole number from 1 to {TRIES_MAX}"
@@ -240,7 +240,7 @@ def deadlines_of(options: CallOptions) -> Deadlines | None:
 
 
 def uniqueness_of(options: CallOptions, fingerprint: str) -> Uniqueness | None:
-    """What the engine is told about it."""
+    """What the option `unique` asks of the engine."""
     unique = options.get("unique")
     if not unique:
         return None

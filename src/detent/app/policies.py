@@ -72,7 +72,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
             raise BadOption(why, option="limit")
 
     def row(self) -> store_limits.Limit:
-        """The same as the store has it."""
+        """The limit in the form of the store."""
         spacing = None if self.spacing is None else us_of(self.spacing)
         return store_limits.Limit(self.concurrency, self.rate, us_of(self.per), spacing)
 

@@ -56,7 +56,7 @@ class Care(Bundle):
     ] = "5m"
 
     def given(self, orders: Orders) -> Orders:
-        """The same orders, with that."""
+        """The orders with these options applied."""
         stall_s = None if self.stall == _NEVER else _seconds(self.stall)
         with errors_end():
             settings = replace(orders.told.settings, stall_s=stall_s)

@@ -44,7 +44,7 @@ class Choice(Bundle):
     workflow: Annotated[str | None, typer.Option("--workflow", help="Of this workflow.")] = None
 
     def filter(self, tenant: str) -> Filter:
-        """The same for the store."""
+        """The choice as a filter of the store."""
         return Filter(
             tenant=tenant,
             state=None if self.state is None else self.state.value,

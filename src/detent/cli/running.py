@@ -106,7 +106,7 @@ class Crew(Bundle):
     def orders(
         self, program: str, life: Life, web: Web | None = None, server: Server | None = None
     ) -> Orders:
-        """The same as the fleet takes it."""
+        """The orders for the fleet."""
         with errors_end():
             settings = Settings(
                 queues=tuple(self.queue) if self.queue else None,
@@ -168,7 +168,7 @@ class Site(Bundle):
 
     @property
     def web(self) -> Web | None:
-        """The same as the fleet takes it."""
+        """Where the server of the fleet is to listen, if there is one."""
         return Web(host=self.host, port=self.port) if self.server else None
 
 
@@ -192,7 +192,7 @@ class Far(Bundle):
 
     @property
     def told(self) -> Server | None:
-        """The same as the fleet takes it."""
+        """The server that keeps the jobs, as the fleet takes it."""
         return Server(urls=tuple(self.server), key=self.key) if self.server else None
 
 

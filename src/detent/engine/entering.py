@@ -36,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Whether one fewer goes for each who is replaced by one that comes."""
 
     def through(self, unit: Unit, now: int) -> Unit | Refusal:
-        """The same unit with all of this."""
+        """The unit, with the marks and the ends that go with its jobs."""
         drops = self._drops(unit)
         told = [dropped(job, j.Context(self.by, unit.command_id), now) for job in drops]
         moves = [move for move in told if move is not None]

@@ -27,7 +27,7 @@ class Piece:
         self._requests = requests
 
     def hear(self, outcome: Outcome) -> None:
-        """What became of it."""
+        """Answer the requests by what became of the unit."""
         for request, new in zip(self._requests, self.unit.new, strict=True):
             hear(request, new.job, outcome)
 

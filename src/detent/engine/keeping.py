@@ -64,7 +64,7 @@ def name_in(workflow: str, step: str) -> str:
 
 
 def named(workflow: str, plan: StepPlan) -> StepPlan:
-    """The same plan in ids."""
+    """The plan with the ids of steps instead of their names."""
     before = tuple(step_id(workflow, one) for one in plan.depends_on)
     return replace(plan, id=step_id(workflow, plan.id), depends_on=before)
 

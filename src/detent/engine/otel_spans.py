@@ -121,7 +121,7 @@ class Producing:
             self._fail(span, getattr(error, "code", type(error).__qualname__))
 
     def end(self) -> None:
-        """It is over."""
+        """End all spans."""
         for span in self._spans:
             span.end()
 

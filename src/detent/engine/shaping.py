@@ -116,7 +116,7 @@ def check(order: Order) -> None:
 
 
 def check_part(part: Part, tenant: str) -> None:
-    """The same for one step."""
+    """Raise `BadPolicy` when a step cannot be part of a workflow."""
     if not 0 < len(part.plan.id) <= NAME_MAX:
         raise BadPolicy(f"workflow: a step's name has 1 to {NAME_MAX} characters", field="name")
     for ask in part.jobs:

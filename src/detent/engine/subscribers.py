@@ -97,7 +97,7 @@ class Subscribers:
 
     @property
     def names(self) -> frozenset[str]:
-        """Who is delivered to."""
+        """The names of all subscribers here."""
         return frozenset(self._all)
 
     def add(self, subscriber: Subscriber) -> None:

@@ -31,7 +31,7 @@ Verb: TypeAlias = Plain | RunNow | Rerun
 
 
 def command_of(verb: Plain | RunNow, now: int) -> Plain:
-    """What the lifecycle is asked for."""
+    """The command of the lifecycle that carries the verb out."""
     return j.Reschedule(now) if isinstance(verb, RunNow) else verb
 
 

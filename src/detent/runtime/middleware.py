@@ -50,7 +50,7 @@ class Arounds(Generic[T]):
         self._made.append(function)
 
     def within(self, function: Around[T]) -> Arounds[T]:
-        """The same inside of another one."""
+        """These, with `function` around all of them."""
         return Arounds([function, *self._made])
 
     @asynccontextmanager

@@ -78,7 +78,7 @@ class Watching:
         self._named.add(job_id)
 
     async def turn(self) -> None:
-        """Everything that is due now."""
+        """Do everything that is due now: stops, timeouts, and a look at the store."""
         now = time.monotonic()
         self._climb_all(now)
         await self._time_out()

@@ -45,7 +45,7 @@ class Alike(ABC, Generic[T]):
 
     @abstractmethod
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
-        """Those of many records."""
+        """The histories of many records, in order."""
 
     def _opened(self, now: int | None = None, rows: Sequence[object] = ()) -> T:
         """What is inside, if the caller's clock is right and these rows can be kept."""

@@ -47,15 +47,15 @@ class Head(Protocol):
 
     @property
     def lease(self) -> str | None:
-        """Which a move must know if it relies on one."""
+        """The lease it is held under; a move that relies on one must name it."""
 
     @property
     def wire(self) -> int:
-        """Whether that lease has a row of its own."""
+        """Whether the lease has a row of its own, and not its holder's."""
 
     @property
     def holder(self) -> str | None:
-        """Whose row is behind it otherwise."""
+        """The worker whose row stands behind the lease, if it is no wire lease."""
 
 
 class Judge(ABC):

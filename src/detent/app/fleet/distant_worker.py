@@ -48,7 +48,7 @@ class Distant:
         return self.office
 
     async def end(self) -> None:
-        """Say nothing more."""
+        """Stop the heartbeats and close the connections."""
         if self._beats is not None:
             self._beats.cancel()
             await asyncio.wait([self._beats])

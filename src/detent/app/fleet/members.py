@@ -32,15 +32,15 @@ class Registry(Protocol):
     """Whoever makes workers known, and says of them that they are gone."""
 
     def add(self, row: WorkerRow) -> None:
-        """It exists."""
+        """Make a worker known."""
         ...
 
     async def registered(self, instance: str) -> None:
-        """Return when it may begin."""
+        """Return when the worker may begin."""
         ...
 
     def tell(self, instance: str, state: str) -> None:
-        """It has another state now."""
+        """Tell the new state of a worker."""
         ...
 
     async def gone(

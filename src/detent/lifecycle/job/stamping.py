@@ -115,7 +115,7 @@ class Endings:
         self._shape: _Values | None = None
 
     def decide(self, job: Job, command: Complete, ctx: Context) -> Answer:
-        """What `decide` answers."""
+        """The answer of `decide`, copied where another job stood just like this one."""
         before = astuple(job)
         is_common = self._is_common(job, command, ctx)
         if is_common and self._shape == _shape(before) and self._by == ctx.by:

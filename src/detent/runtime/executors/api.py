@@ -60,7 +60,7 @@ class Died(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """The same for people."""
+        """How the process died, in words for people."""
         what = f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
         return f"its process died ({self.cause}, {what})"
 

@@ -67,7 +67,7 @@ class CallersThread:
             self._loop.stop()
 
     def end(self) -> None:
-        """It was there before, and goes on."""
+        """Nothing: the thread is the caller's own."""
 
     def _do_all(self) -> None:
         while self._work:

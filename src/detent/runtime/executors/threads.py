@@ -28,7 +28,7 @@ class Hand(Protocol):
         ...
 
     def end(self) -> None:
-        """Nothing more will be asked for."""
+        """End once all that was asked for is done."""
         ...
 
 

@@ -87,7 +87,7 @@ class Dumps:
             return self._data.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Nothing more is wanted."""
+        """Stop reading dumps and close the pipe."""
         if self._file is not None:
             self._loop.remove_reader(self._file)
             os.close(self._file)

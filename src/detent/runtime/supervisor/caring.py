@@ -22,7 +22,7 @@ class Care:
         self._core = core
 
     def take(self, slot: Slot, live: Live) -> None:
-        """From the moment it is ready."""
+        """Look after an instance, from the moment it is ready."""
         run = self._core.tasks.run
         if slot.is_suspended and live.record.suspendable:
             run(suspend(slot, live, self._core.tasks), f"suspending {slot.path}")

@@ -189,7 +189,7 @@ class Core:
         return live
 
     def bring_up_soon(self, slot: Slot) -> asyncio.Task[Live]:
-        """The same beside everything else."""
+        """Bring the slot up in a task of its own."""
         slot.is_awaited = True
         return self.tasks.run(self.bring_up(slot), f"bringing up {slot.path}")
 

@@ -26,7 +26,7 @@ class Resumable(Protocol):
 
     @property
     def resumable(self) -> bool:
-        """Whether it can."""
+        """Whether it can say where it stands."""
         ...
 
     async def pause(self) -> str:

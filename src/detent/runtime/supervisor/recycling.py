@@ -34,7 +34,7 @@ def too_much(rules: Recycle, usage: Usage | None, uptime_s: float, age_s: float 
 
 
 async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> None:
-    """Until it ends or is replaced."""
+    """Check memory and age of an instance, until it ends or is replaced."""
     spread = 1 + rules.variance * (2 * core.tree.chance.random() - 1)
     age_s = None if rules.age_s is None else rules.age_s * spread
     while not await done_within(core.tree.clock, rules.check_s, live.done):

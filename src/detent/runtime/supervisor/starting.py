@@ -37,7 +37,7 @@ class Host(Protocol):
         ...
 
     def has_ended(self, slot: Slot, live: Live) -> None:
-        """Nothing is left of it."""
+        """The instance has ended, with all of its session."""
         ...
 
 

@@ -14,7 +14,7 @@ class Unbegun:
         self._flights: dict[Key, Flight] = {}
 
     def add(self, flight: Flight) -> None:
-        """It is sent to the handlers' loop."""
+        """Remember a flight that is on its way to the handlers' loop."""
         self._flights[flight.key] = flight
 
     def begins(self, flight: Flight) -> bool:

@@ -26,7 +26,7 @@ class Company:
         self._is_crowded = False
 
     def comes(self, flight: Flight) -> None:
-        """It is about to begin."""
+        """Count a run that is about to begin."""
         self._apart += is_alone(flight.stored)
         if self._apart or self._is_crowded:
             self._look()

@@ -42,7 +42,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def sort(units: Sequence[Unit]) -> Batch:
-    """How these units may be sent."""
+    """Sort the units by how they may be sent."""
     common = _shared(units) if isinstance(units, Births) and units else None
     if common is not None:
         return Batch(units, frozenset((common.lane,)), born=common)

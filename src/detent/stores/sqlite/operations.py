@@ -42,7 +42,7 @@ class Waited:
         self._is_open.acquire()
 
     def set(self, answer: Answer) -> None:
-        """From the thread that writes."""
+        """Give the answer; called by the thread that writes."""
         self._answer = answer
         self._is_open.release()
 

@@ -51,7 +51,7 @@ class Sleep:
             os.write(self._called, b"\0")
 
     def rest(self) -> None:
-        """Until somebody calls."""
+        """Sleep until somebody calls `wake`."""
         self._calls.poll()
         _emptied(self._heard)
 

@@ -30,7 +30,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What the function answers."""
+        """Call the function in a thread; its answer."""
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._asked.put(partial(_answer, function, answered))
         with self._lock:

@@ -132,12 +132,12 @@ def fault_of(error: Exception) -> Fault | None:
 
 
 def of_problem(problem: Problem) -> Fault:
-    """What the gate refuses."""
+    """The fault for a request that the gate refuses."""
     return Fault(_BY_STATUS.get(problem.status, BAD), problem.message)
 
 
 def problem_reply(problem: Problem) -> Reply:
-    """The same shape over HTTP."""
+    """A problem as an HTTP reply, in the shape of a fault."""
     code = problem.code if problem.code in CODES else _BY_STATUS.get(problem.status, BAD)
     if problem.status >= _SERVER and code != "UNAVAILABLE":
         code = "INTERNAL"

@@ -116,7 +116,7 @@ class Telling:
         return {}
 
     async def leave(self, caller: Caller) -> None:
-        """They are gone."""
+        """Forget a subscriber that is gone, and stop its replay."""
         await self._forget(self._readers.pop(caller.sid, None))
         await _ended(self._replays.pop(caller.sid, None))
 

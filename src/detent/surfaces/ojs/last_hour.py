@@ -42,7 +42,7 @@ class Late(msgspec.Struct, frozen=True):
         return {name: told[name] for name in list(told)[:5]}
 
     def throughput(self) -> dict[str, int]:
-        """What operators ask for."""
+        """Ends and failures per minute."""
         return {
             "processed_per_minute": self.processed_per_minute,
             "failed_per_minute": self.failed_per_minute,

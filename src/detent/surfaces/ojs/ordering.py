@@ -55,7 +55,7 @@ class Members:
         self.wanted: list[Wanted] = []
 
     def ask(self, one: Mapping[str, Raw]) -> Ask:
-        """One of them."""
+        """Read one job of the workflow."""
         job = {k: v for k, v in one.items() if k not in ("name", "depends_on", "id")}
         self.wanted.append(self._traced(self._reader.job(job, self._defaults)))
         return self.wanted[-1].ask

@@ -66,7 +66,7 @@ class _Room(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How full it is then."""
+        """How full the queue is once the new jobs are in, from 0 to 1."""
         return max(min(held + added, most) / most for held, added, most in self.bounds)
 
     @property

@@ -143,13 +143,13 @@ Word = Ready | Broken | Spoken | Noted | Save | Find | Follow | End
 
 
 def plain(message: Order | Word) -> Message:
-    """The same as JSON is made of."""
+    """The message as dicts and lists, ready for JSON."""
     made: Message = msgspec.to_builtins(message, str_keys=True)
     return made
 
 
 def order_of(message: Message) -> Order:
-    """What a worker has said."""
+    """A message of a worker, checked."""
     return msgspec.convert(message, Order)  # type: ignore[no-any-return]
 
 

@@ -49,22 +49,19 @@ def test_every_job_is_heard_of_however_soon_after_another(
         in_world(url, use)
 
 
-def test_word_goes_along_with_a_lone_job_and_not_too_often(
+async def test_word_goes_along_with_a_lone_job_and_not_too_often(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def use() -> None:
-        pool = Pool(address.read(url), 1)
-        crier = Crier(pool, "me")
-        assert [crier.word(), crier.word()] == ["me", ""]
-        monkeypatch.setattr(listening_to, "_QUIET_S", 0.0)
-        assert crier.word() == "me"
-        crier.cry()
-        assert crier.word() == "", "what is waiting to be sent says it as well"
-        await crier.stop()
-        assert crier.word() == "me"
-        monkeypatch.setattr(listening_to, "_SLOW_S", 0.0)
-        crier.went_along()
-        assert crier.word() == "", "commits that carry word wait for each other"
-        await pool.close()
-
-    asyncio.run(use())
+    pool = Pool(address.read(url), 1)
+    crier = Crier(pool, "me")
+    assert [crier.word(), crier.word()] == ["me", ""]
+    monkeypatch.setattr(listening_to, "_QUIET_S", 0.0)
+    assert crier.word() == "me"
+    crier.cry()
+    assert crier.word() == "", "what is waiting to be sent says it as well"
+    await crier.stop()
+    assert crier.word() == "me"
+    monkeypatch.setattr(listening_to, "_SLOW_S", 0.0)
+    crier.went_along()
+    assert crier.word() == "", "commits that carry word wait for each other"
+    await pool.close()

@@ -17,7 +17,7 @@ from detent.runtime.supervisor.starting import launch
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
 
 
@@ -87,7 +87,7 @@ async def _swap_first(
         await core.stop_live(old, spec.stop_grace_s, cause)
         return None
     failed = core.start_failed(slot, fresh)
-    _LOG.error("the old worker stays: %s", failed)
+    _log.error("the old worker stays: %s", failed)
     slot.pacing.fell(0.0)
     if old.after is After.GROUP:
         old.after = After.POLICY

@@ -17,7 +17,7 @@ from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _US = 1_000_000
 
 
@@ -63,14 +63,14 @@ class Tree:
         try:
             self.journal.note(note, self.clock.now(), self.clock.monotonic())
         except BadJournal:
-            _LOG.exception("the note %s about %s is lost", note.name, note.slot)
+            _log.exception("the note %s about %s is lost", note.name, note.slot)
         self.tell()
 
     def refuse(self, record: Instance, refusal: Refusal) -> None:
         """Count and log what was refused; the worker goes on as it was."""
         self.illegal += 1
         self.count("illegal_transitions_total")
-        _LOG.warning("refused for %s of slot %s: %s", record.id, record.slot, refusal.message)
+        _log.warning("refused for %s of slot %s: %s", record.id, record.slot, refusal.message)
 
     def tell(self) -> None:
         """Wake everybody who follows the journal."""

@@ -26,9 +26,9 @@ from rich.table import Table
 from bench import raw_postgres, raw_sqlite
 from bench.engine_rivals import measured
 from detent import stores
+from detent.engine.asks import Ask
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.shaping import Order, Part
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bench.measure import Bench, Case
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Actor
-from detent.lifecycle.seal import Block, Sealed, check, head, leaf, prove, route, seal, skip_of
+from detent.lifecycle.merkle import route, skip_of
+from detent.lifecycle.seal import Block, Sealed, check, head, leaf, prove, seal
 
 __all__ = ["bench"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from detent.app.handle import Handle, LogLine, Status
     from detent.app.job import Job
     from detent.app.operating import Explanation, Obstacle
-    from detent.app.options import Backoff, Limit, Unique
+    from detent.app.policies import Backoff, Limit, Unique
     from detent.app.schedules import ScheduleStatus
     from detent.app.selecting import Found, Selection
     from detent.app.shapes import Workflow, batch, chain, dag, group, stages

@@ -17,25 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "ECHO_S",
-    "LINUX",
-    "ask",
-    "boot_id",
-    "children",
-    "host_name",
-    "is_alive",
-    "is_gone",
-    "kill_session",
-    "members",
-    "name_of",
-    "pids",
-    "signal_member",
-    "signal_session",
-    "start_time",
-    "state_of",
-]
-
 LINUX: Final = sys.platform == "linux"
 ECHO_S: Final = 0.1
 """A signal so soon after another is the same wish, told twice: Ctrl-C reaches everybody in a

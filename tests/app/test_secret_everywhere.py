@@ -18,8 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from detent import Context, Detent, Job, chain, group
+from detent.engine.asks import Ask
 from detent.engine.declared import KIND
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.keyring import new_key
 from detent.engine.schedule import Plan
 from detent.engine.shaping import Order, Part

@@ -157,7 +157,8 @@ def test_a_rerun_has_them_locked_anew(shop: Shop) -> None:
 
 
 async def _rerun(app: Detent, job: str) -> object:
-    return await (await app.engine()).operators.rerun(("", job), OPERATOR, "again")
+    [answer] = await (await app.engine()).operators.apply(Rerun(), [("", job)], OPERATOR, "again")
+    return answer
 
 
 def test_a_rerun_without_the_key_is_refused_and_others_are_not(

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from detent import Context, Detent, Snooze, Unique, chain
-from detent.engine import spans
+from detent.engine import otel_spans
 from detent.errors import JobExists
 from tests.surfaces.rest import Rest
 from tests.surfaces.server import Client, running
@@ -216,12 +216,12 @@ nothing.enqueue()
 app.drain()
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 import opentelemetry.trace
-from detent.engine import spans
-assert spans.tracing() is None, "nobody has said where spans go"
+from detent.engine import otel_spans
+assert otel_spans.tracing() is None, "nobody has said where spans go"
 nothing.enqueue()
 """
 
 
 def test_without_a_provider_nothing_is_imported_and_nothing_is_done() -> None:
     subprocess.run([sys.executable, "-c", PLAIN], check=True, timeout=60)  # noqa: S603
-    assert spans.tracing() is None or spans.tracing() is otel
+    assert otel_spans.tracing() is None or otel_spans.tracing() is otel

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from detent import stores
 from detent.cli.application import application_of
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Claimed, Want, WorkerRow

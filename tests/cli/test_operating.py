@@ -6,9 +6,10 @@ import pytest
 
 from detent.cli.config import settings
 from detent.cli.places import shown_url
+from detent.engine.asks import Ask
 from detent.engine.building import Created
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.shaping import Order, Part, stages
 from detent.stores.api import Death, Who, WorkerRow
 from tests.cli.inside import ADA, Desk

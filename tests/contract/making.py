@@ -17,6 +17,7 @@ from detent.lifecycle import workflow as w
 from detent.lifecycle.event import By, Made
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor
+from detent.lifecycle.merkle import skip_of
 from detent.lifecycle.retry import Verdict
 from detent.lifecycle.seal import Block
 from detent.stores.api import Body, Due, FlowMove, Move, New, Unit, Want
@@ -72,7 +73,7 @@ def resealed(leaves: Sequence[bytes], blocks: Sequence[Block]) -> list[Block]:
     chain: list[Block] = []
     for block in blocks:
         start = block.first_pos - 1
-        skipped = seal.skip_of(len(chain) + 1)
+        skipped = skip_of(len(chain) + 1)
         skip = chain[skipped - 1] if skipped else None
         last = chain[-1] if chain else None
         chain.append(seal.seal(leaves[start : start + block.count], last, skip))

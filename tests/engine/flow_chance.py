@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, ClassVar
 
+from detent.engine.asks import Ask
 from detent.engine.building import Created
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.keeping import name_in
 from detent.engine.shaping import Order, Part, batch, chain, group, stages
 from detent.lifecycle import job as j

@@ -9,8 +9,9 @@ from typing import TypeVar, cast
 
 import pytest
 
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.errors import StoreBusy, StoreError, StoreUnavailable
 from detent.lifecycle import job as j
 from detent.stores.api import Idempotency, Store, Stored, key_of

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from detent.engine.asks import Ask, OnConflict, Uniqueness
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Uniqueness
+from detent.engine.enqueueing import Clash, Enqueued
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.retry import ErrorInfo, RetryPolicy

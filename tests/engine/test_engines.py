@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
 from detent.engine.engines import TRUST_US, Seated
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.errors import EngineInUse
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask, OnConflict, Uniqueness
 from detent.engine.building import Created
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, Uniqueness
+from detent.engine.enqueueing import Clash, Enqueued, Refused
 from detent.engine.entering import OUTRUN, Entry
 from detent.engine.shaping import Order, Part
 from detent.lifecycle import job as j

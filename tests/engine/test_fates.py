@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from detent.engine import coalesce, enqueueing
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.moulds import mould_of
 from detent.errors import StoreBusy, StoreError, StoreUnavailable
 from detent.stores import births

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.forgetting import Forgetting
 from detent.stores.api import Retention, key_of
 from tests.contract.making import USER

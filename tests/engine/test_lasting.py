@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.lasting import KEEP
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
@@ -52,7 +53,7 @@ async def test_what_happens_to_a_running_job_does_not_stop_its_clock(
 ) -> None:
     stored = await taken(world, engine, TIMED)
     for priority in range(1, 5):
-        await engine.operators.reprioritise(key_of(stored.job), priority, USER)
+        await engine.operators.apply(j.Reprioritise(priority), [key_of(stored.job)], USER)
     await pass_time(world, engine, 10 * SECOND)
     assert (await world.got(stored.job)).job.state == "discarded"
 

@@ -7,30 +7,30 @@ from typing import Any
 import pytest
 
 from detent.engine import switches
+from detent.engine.asks import Ask
 from detent.engine.bulk import Effects
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.engine.shaping import Order, group
-from detent.engine.verbs import Rerun, RunNow
+from detent.engine.verbs import Rerun, RunNow, Verb
 from detent.errors import BadOption, BadPolicy, NameTooLong
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import GateKind, Limit, LimitKind, key_of
+from detent.stores.api import GateKind, Key, Limit, LimitKind, key_of
 from detent.stores.select import Filter
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
-from tests.engine.working import claim, completed, failed
+from tests.engine.working import claim, completed, failed, push
 
 LATER = 1_000 * SECOND
 
 
-async def push(engine: Engine, **more: Any) -> j.Job:
-    """A new job."""
-    [made] = await engine.enqueue([Ask(**{"type": "mail.send", **more})], USER)
-    assert isinstance(made, Enqueued), made
-    return made.job
+async def applied(engine: Engine, verb: Verb, key: Key, reason: str | None = None) -> Any:
+    """What the verb did to that job."""
+    [answer] = await engine.operators.apply(verb, [key], USER, reason)
+    return answer
 
 
 async def last(world: World, job: j.Job) -> tuple[str, str, str | None]:
@@ -44,33 +44,31 @@ async def last(world: World, job: j.Job) -> tuple[str, str, str | None]:
 
 async def test_every_verb_is_written_down_with_who_and_why(world: World, engine: Engine) -> None:
     job = await push(engine, run_at=world.now + LATER)
-    key, done = key_of(job), engine.operators
-    await done.hold(key, USER, "a")
-    assert await last(world, job) == ("held", "ada", "a")
-    await done.release(key, USER, "b")
-    assert await last(world, job) == ("activated", "ada", "b")
-    await done.reprioritise(key, 7, USER, "c")
-    assert await last(world, job) == ("reprioritised", "ada", "c")
-    await done.move(key, "slow", USER, "d")
-    assert await last(world, job) == ("moved", "ada", "d")
-    await done.reschedule(key, world.now + 2 * LATER, USER, "e")
-    assert await last(world, job) == ("rescheduled", "ada", "e")
-    await done.cancel(key, USER, "f")
-    assert await last(world, job) == ("cancel", "ada", "f")
+    verbs: list[tuple[Verb, str]] = [
+        (j.Hold(), "held"),
+        (j.Activate(), "activated"),
+        (j.Reprioritise(7), "reprioritised"),
+        (j.Move("slow"), "moved"),
+        (j.Reschedule(world.now + 2 * LATER), "rescheduled"),
+        (j.Cancel(), "cancel"),
+    ]
+    for verb, name in verbs:
+        await applied(engine, verb, key_of(job), f"to be {name}")
+        assert await last(world, job) == (name, "ada", f"to be {name}")
     found = (await world.got(job)).job
     assert (found.priority, found.queue, found.state) == (7, "slow", "cancelled")
 
 
 async def test_run_now_makes_a_waiting_job_available_at_once(world: World, engine: Engine) -> None:
     job = await push(engine, run_at=world.now + LATER)
-    answer = await engine.operators.run_now(key_of(job), USER, "the customer waits")
+    answer = await applied(engine, RunNow(), key_of(job), "the customer waits")
     assert isinstance(answer, j.Accepted)
     assert answer.job.state == "available"
     assert [event.name for event in answer.events] == ["rescheduled", "due"]
-    assert isinstance(await engine.operators.run_now(key_of(job), USER), j.Unchanged)
+    assert isinstance(await applied(engine, RunNow(), key_of(job)), j.Unchanged)
     await claim(world, engine)
-    assert isinstance(await engine.operators.run_now(key_of(job), USER), Refusal)
-    assert isinstance(await engine.operators.run_now(("", "nowhere"), USER), Refusal)
+    assert isinstance(await applied(engine, RunNow(), key_of(job)), Refusal)
+    assert isinstance(await applied(engine, RunNow(), ("", "nowhere")), Refusal)
 
 
 async def test_a_rerun_is_a_new_job_with_everything_of_the_old_one(
@@ -80,10 +78,10 @@ async def test_a_rerun_is_a_new_job_with_everything_of_the_old_one(
     limits = Deadlines(active_us=5 * SECOND)
     told: dict[str, Any] = {"payload": "[1]", "meta": '{"a":1}', "tags": ("t",), "key": "k"}
     job = await push(engine, queue="q", priority=3, retry=policy, deadlines=limits, **told)
-    assert (await engine.operators.rerun(key_of(job), USER, "early")).code == "not_ended"  # type: ignore[union-attr]
+    assert (await applied(engine, Rerun(), key_of(job), "early")).code == "not_ended"
     [taken] = (await engine.claim(await wish(world, "q"))).jobs
     await engine.carry_out([failed(taken)])
-    made = await engine.operators.rerun(key_of(job), USER, "the disk is mended")
+    made = await applied(engine, Rerun(), key_of(job), "the disk is mended")
     assert isinstance(made, Enqueued)
     old, new = await world.got(job), await world.got(made.job)
     assert old.job.state == "discarded"
@@ -101,18 +99,18 @@ async def wish(world: World, queue: str) -> Any:
 async def test_what_cannot_be_run_again_is_refused_with_its_code(
     world: World, engine: Engine
 ) -> None:
-    assert (await engine.operators.rerun(("", "nowhere"), USER, "x")).code == "unknown_job"  # type: ignore[union-attr]
+    assert (await applied(engine, Rerun(), ("", "nowhere"), "x")).code == "unknown_job"
     job = await push(engine)
     await engine.operators.cancel(key_of(job), USER)
-    assert (await engine.operators.rerun(key_of(job), USER, "")).code == "reason_needed"  # type: ignore[union-attr]
+    assert (await applied(engine, Rerun(), key_of(job), "")).code == "reason_needed"
     await world.do((await world.got(job)).job, j.Erase(), USER)
-    assert (await engine.operators.rerun(key_of(job), USER, "x")).code == "erased"  # type: ignore[union-attr]
+    assert (await applied(engine, Rerun(), key_of(job), "x")).code == "erased"
 
 
 async def test_a_job_that_came_without_a_policy_is_run_again_without_one(engine: Engine) -> None:
     job = await push(engine, profile="rest")
     await engine.operators.cancel(key_of(job), USER)
-    made = await engine.operators.rerun(key_of(job), USER, "x")
+    made = await applied(engine, Rerun(), key_of(job), "x")
     assert isinstance(made, Enqueued)
     assert made.job.allowed == 1
 
@@ -121,7 +119,7 @@ async def test_a_member_of_a_workflow_is_run_again_on_its_own(world: World, engi
     await engine.workflows.create(Order(parts=group(Ask(type="a")), id="w"), USER)
     [taken] = await claim(world, engine)
     await engine.carry_out([completed(taken)])
-    made = await engine.operators.rerun(key_of(taken.job), USER, "x")
+    made = await applied(engine, Rerun(), key_of(taken.job), "x")
     assert isinstance(made, Enqueued)
     assert (made.job.workflow, made.job.step) == (None, None)
 
@@ -135,7 +133,7 @@ async def test_a_dry_run_foresees_exactly_what_is_then_done(world: World, engine
     ended = await push(engine, tags=("x",))
     await engine.operators.cancel(key_of(ended), USER)
     held = await push(engine, tags=("x",))
-    await engine.operators.hold(key_of(held), USER)
+    await applied(engine, j.Hold(), key_of(held))
     await push(engine)
     chosen = Filter(tenant="", tag="x")
     before = {key: stored.job for key, stored in (await world.everything()).items()}

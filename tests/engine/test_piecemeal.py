@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from detent.engine.asks import Ask
 from detent.engine.commands import Change, Commands
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.erasing import Erasing
 from detent.engine.piecemeal import PIECE, piecemeal
 from detent.engine.shaping import Order, Part

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from detent.engine import queries
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
 from detent.engine.hurdles import Ahead, Facts, Hurdle, Verdict, hurdles
 from detent.engine.queries import AHEAD_MAX, Why
 from detent.engine.shaping import Order, Part, stages
@@ -20,16 +20,9 @@ from detent.stores.api import GateKind, Limit, LimitKind, Note, Stored, key_of
 from detent.stores.select import Filter, Page
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
-from tests.engine.working import claim, completed, failed
+from tests.engine.working import claim, completed, failed, push
 
 DAY = 86_400 * SECOND
-
-
-async def push(engine: Engine, **more: Any) -> j.Job:
-    """A new job."""
-    [made] = await engine.enqueue([Ask(**{"type": "mail.send", **more})], USER)
-    assert isinstance(made, Enqueued), made
-    return made.job
 
 
 async def why(engine: Engine, job: j.Job) -> Why:
@@ -97,7 +90,7 @@ async def test_a_hold_and_both_pauses_are_told_with_who_and_why(
 ) -> None:
     job = await push(engine, queue="mail")
     await world.alive("w1")
-    await engine.operators.hold(key_of(job), USER, "not yet")
+    await engine.operators.apply(j.Hold(), [key_of(job)], USER, "not yet")
     await engine.operators.pause(GateKind.QUEUE, "mail", USER, "the provider is down")
     await engine.operators.pause(GateKind.TYPE, "mail.send", USER)
     found = await why(engine, job)
@@ -156,7 +149,7 @@ async def test_those_that_go_first_are_counted_and_timed_by_the_pace_of_late(
     last = await push(engine)
     await push(engine, priority=5)
     held = await push(engine, priority=9)
-    await engine.operators.hold(key_of(held), USER)
+    await engine.operators.apply(j.Hold(), [key_of(held)], USER)
     await push(engine, priority=9, type="paused")
     await engine.operators.pause(GateKind.TYPE, "paused", USER)
     first, second = Ask(type="a", queue="other"), Ask(type="b", priority=9)

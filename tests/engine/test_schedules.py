@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask, OnConflict, Uniqueness
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Uniqueness
+from detent.engine.enqueueing import Clash, Enqueued
 from detent.engine.schedule import CHANGES_MAX, CatchUp, Overlap, Plan, Schedule
 from detent.errors import BadSchedule, DetentError, ScheduleExists, UnknownSchedule
 from detent.lifecycle import job as j

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from detent.engine import sealing
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.sealing import EVERY_US
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World

@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from detent.engine.asks import Ask, born
 from detent.engine.declared import KNOWN_US
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued, born
+from detent.engine.enqueueing import Enqueued
 from detent.engine.entering import Entry
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.schedule import Plan

@@ -8,8 +8,9 @@ import signal
 import subprocess
 
 from detent import stores
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.stores.api import Store, WorkerRow, key_of
 from tests.contract.making import SECOND, USER, Clock, Maker

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from detent.engine import subscribers
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.subscribers import KIND, Cursor, Subscriber, one_by_one
 from detent.errors import BadOption
 from detent.lifecycle.event import Event

@@ -13,8 +13,8 @@ import pytest
 
 from detent.engine import delivering
 from detent.engine.addresses import Rules
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets

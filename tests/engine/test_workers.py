@@ -17,7 +17,7 @@ from detent.engine.verify import Verification
 from detent.engine.verify.finding import Check, Finding
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event
-from detent.stores.api import Death, Life, Who, WorkerRow
+from detent.stores.api import Life, Who, WorkerRow
 from detent.stores.memory import MemoryStore
 from tests.contract.living import born, life, whole
 from tests.contract.making import SECOND, Clock
@@ -116,17 +116,6 @@ async def test_instances_are_listed_with_their_state_and_since_when(
     ]
     [other] = await engine.workers.listed(gone=True)
     assert (other.id, other.state, other.since) == ("i2", "Failed", world.now + 4)
-    await world.store.bury([Death("drain", "")], now=world.now)
-    assert [one.id for one in await engine.workers.listed(slot="mail")] == ["i1"]
-
-
-async def test_a_slot_remembers_its_instances_the_newest_first(
-    world: World, engine: Engine
-) -> None:
-    for number, name in enumerate(("b", "a", "c")):
-        await engine.workers.ship(whole(name, world.now + number, slot="mail"))
-    await engine.workers.ship(whole("z", world.now, slot="other"))
-    assert [one.id for one in await engine.workers.of_slot("mail")] == ["c", "a", "b"]
 
 
 def worker_hurdle(hurdles: tuple[Hurdle, ...]) -> Hurdle:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from detent.engine import building, keeping
+from detent.engine.asks import Ask, Uniqueness
 from detent.engine.building import Created
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Ask, Uniqueness
 from detent.engine.progress import Progress
 from detent.engine.shaping import Order, Part, batch, chain, dag, group, stages
 from detent.errors import BadPolicy, BatchTooLarge

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from detent.engine.asks import Ask
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
+from detent.engine.enqueueing import Enqueued
 from detent.lifecycle import job as j
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import Stored, key_of
-from tests.contract.making import WORKER
+from tests.contract.making import USER, WORKER
 from tests.contract.world import World
 
 FATAL = ErrorInfo("boom", "Fatal")
+
+
+async def push(engine: Engine, **more: Any) -> j.Job:
+    """A new job."""
+    [made] = await engine.enqueue([Ask(**{"type": "mail.send", **more})], USER)
+    assert isinstance(made, Enqueued), made
+    return made.job
 
 
 async def claim(world: World, engine: Engine, number: int = 100) -> list[Stored]:

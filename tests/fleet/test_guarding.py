@@ -13,20 +13,17 @@ _LOOK_S = 0.01
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_file_that_is_not_the_same_any_more_is_missed(tmp_path: Path, how: str) -> None:
+async def test_a_file_that_is_not_the_same_any_more_is_missed(tmp_path: Path, how: str) -> None:
     path, other = tmp_path / "lock", tmp_path / "other"
     path.touch()
     other.touch()
 
-    async def watched() -> None:
-        missing = asyncio.create_task(gone(path, _LOOK_S))
-        path.write_text("the same, with something in it", "utf-8")
-        done, _ = await asyncio.wait([missing], timeout=10 * _LOOK_S)
-        assert not done
-        if how == "deleted":
-            path.unlink()
-        else:
-            other.rename(path)
-        await asyncio.wait_for(missing, 30)
-
-    asyncio.run(watched())
+    missing = asyncio.create_task(gone(path, _LOOK_S))
+    path.write_text("the same, with something in it", "utf-8")
+    done, _ = await asyncio.wait([missing], timeout=10 * _LOOK_S)
+    assert not done
+    if how == "deleted":
+        path.unlink()
+    else:
+        other.rename(path)
+    await asyncio.wait_for(missing, 30)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from detent.errors import BadProof
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Actor
+from detent.lifecycle.merkle import route, skip_of
 from detent.lifecycle.seal import (
     Block,
     Entry,
@@ -26,9 +27,7 @@ from detent.lifecycle.seal import (
     head,
     leaf,
     prove,
-    route,
     seal,
-    skip_of,
 )
 
 replace = msgspec.structs.replace

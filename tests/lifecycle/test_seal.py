@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from detent.errors import BadHistory, BadProof
 from detent.lifecycle.event import Charge, Event, Made
 from detent.lifecycle.machine import Actor
-from detent.lifecycle.seal import (
-    GENESIS,
-    Block,
-    canonical,
-    head,
-    head_message,
-    leaf,
-    seal,
-    skip_of,
-)
+from detent.lifecycle.merkle import skip_of
+from detent.lifecycle.seal import GENESIS, Block, canonical, head, head_message, leaf, seal
 
 MADE = Made(profile="python", delivery="pull", allowed=3, losses_allowed=3)
 BORN = Event(

@@ -17,7 +17,7 @@ import pytest
 
 from detent import Detent
 from detent.app.job import Job
-from detent.runtime import lone
+from detent.runtime import lone_loop
 from detent.stores.postgres import nearby
 from detent.stores.postgres.nearby import NAME
 from tests.postgres.running import sql
@@ -122,7 +122,7 @@ def test_threads_share_one_connection(url: str, noop: Noop) -> None:
 def test_who_stays_away_is_hung_up_on(
     url: str, noop: Noop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "_IDLE_S", 0.1)
+    monkeypatch.setattr(lone_loop, "_IDLE_S", 0.1)
     came = 0
     for _ in range(2):
         came += come(noop, url)
@@ -147,7 +147,7 @@ def test_a_cut_connection_costs_nobody_a_job(url: str, noop: Noop) -> None:
 def test_who_is_interrupted_leaves_nothing_behind(
     url: str, noop: Noop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "_IDLE_S", 3_600.0)
+    monkeypatch.setattr(lone_loop, "_IDLE_S", 3_600.0)
     came = come(noop, url)
     with blocked(url):
         with pytest.raises(KeyboardInterrupt), knocking(url, signal.SIGINT):

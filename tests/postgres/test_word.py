@@ -50,48 +50,41 @@ def test_every_job_is_heard_of_however_soon_after_another(
         in_world(url, use)
 
 
-def test_word_goes_along_with_a_lone_job_and_not_too_often(
+async def test_word_goes_along_with_a_lone_job_and_not_too_often(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def use() -> None:
-        pool = Pool(address.read(url), 1)
-        crier = Crier(pool, "me")
-        first, second = crier.word(), crier.word()
-        assert first is not None
-        assert (first.name, second) == ("me", None)
-        monkeypatch.setattr(listening_to, "_ALONG_S", 0.0)
-        third = crier.word()
-        assert third is not None
-        monkeypatch.setattr(listening_to, "_SLOW_S", 0.0)
-        crier.went_along(third)
-        assert crier.word() is None, "commits that carry word wait for each other"
-        await pool.close()
-
-    asyncio.run(use())
+    pool = Pool(address.read(url), 1)
+    crier = Crier(pool, "me")
+    first, second = crier.word(), crier.word()
+    assert first is not None
+    assert (first.name, second) == ("me", None)
+    monkeypatch.setattr(listening_to, "_ALONG_S", 0.0)
+    third = crier.word()
+    assert third is not None
+    monkeypatch.setattr(listening_to, "_SLOW_S", 0.0)
+    crier.went_along(third)
+    assert crier.word() is None, "commits that carry word wait for each other"
+    await pool.close()
 
 
 @pytest.mark.parametrize("goes_along", [True, False])
-def test_word_that_a_lone_job_took_along_is_not_sent_again(
+async def test_word_that_a_lone_job_took_along_is_not_sent_again(
     url: str, listening: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, goes_along: bool
 ) -> None:
     monkeypatch.setattr(listening_to, "_ALONG_S", 0.0)
     monkeypatch.setattr(listening_to, "_PAUSE_S", 0.2)
-
-    async def use() -> None:
-        pool = Pool(address.read(url), 1)
-        crier = Crier(pool, "me")
-        assert crier.word() is not None
-        crier.cry_from_afar()
-        taken = crier.word()
-        assert taken is not None
-        if goes_along:
-            crier.went_along(taken)
-        await asyncio.sleep(0)
-        await crier.stop()
-        await pool.close()
-
+    pool = Pool(address.read(url), 1)
+    crier = Crier(pool, "me")
+    assert crier.word() is not None
+    crier.cry_from_afar()
+    taken = crier.word()
+    assert taken is not None
+    if goes_along:
+        crier.went_along(taken)
+    await asyncio.sleep(0)
+    await crier.stop()
+    await pool.close()
     with listening:
-        asyncio.run(use())
         told = list(listening.notifies(timeout=0.2, stop_after=1))
     assert len(told) == (0 if goes_along else 1)
 

@@ -109,131 +109,104 @@ async def beating(*names: str, pace: Pace = PACE) -> AsyncIterator[tuple[Shaky, 
             await asyncio.wait([running])
 
 
-def test_all_instances_are_renewed_by_one_call() -> None:
-    async def run() -> None:
-        async with beating("w1", "w2", "w3") as (store, one, _):
-            first = len(store.beats)
-            await true(lambda: len(store.beats) > first + 2)
-            assert all(sorted(some) == ["w1", "w2", "w3"] for some in store.beats)
-            one.drop("w2")
-            before = len(store.beats)
-            await true(lambda: len(store.beats) > before + 2)
-            assert sorted(store.beats[-1]) == ["w1", "w3"]
-
-    asyncio.run(run())
+async def test_all_instances_are_renewed_by_one_call() -> None:
+    async with beating("w1", "w2", "w3") as (store, one, _):
+        first = len(store.beats)
+        await true(lambda: len(store.beats) > first + 2)
+        assert all(sorted(some) == ["w1", "w2", "w3"] for some in store.beats)
+        await one.gone("w2")
+        before = len(store.beats)
+        await true(lambda: len(store.beats) > before + 2)
+        assert sorted(store.beats[-1]) == ["w1", "w3"]
 
 
-def test_one_that_is_added_is_registered_before_its_turn_would_come() -> None:
-    async def run() -> None:
-        slow = Pace(every_s=3_600, lease_s=7_200)
-        async with beating("w1", pace=slow) as (_, one, _heard):
-            one.add(WorkerRow("w2", 0, who=Who()))
-            async with asyncio.timeout(DEADLINE_S):
-                await one.registered("w2")
-
-    asyncio.run(run())
+async def test_one_that_is_added_is_registered_before_its_turn_would_come() -> None:
+    slow = Pace(every_s=3_600, lease_s=7_200)
+    async with beating("w1", pace=slow) as (_, one, _heard):
+        one.add(WorkerRow("w2", 0, who=Who()))
+        async with asyncio.timeout(DEADLINE_S):
+            await one.registered("w2")
 
 
-def test_what_is_proven_counts_from_before_the_call_and_is_what_the_store_says() -> None:
-    async def run() -> None:
-        async with (store := Shaky()):
-            heard = Heard()
-            at = [0.0]
-            pace = Pace(lease_s=60)
-            one = heard.beating = Beating(store, heard.hearing(), pace, clock=lambda: at[0])
-            one.add(WorkerRow("w1", 0))
-            store.trouble = lambda: at.__setitem__(0, 0.3)
-            before = store.now()
-            await one.beat()
-            [row] = await store.workers()
-            assert row.alive_until == before + 60_000_000
-            assert one.proven_s("w1") == pytest.approx(59.7)
-            assert one.proven_s("nobody") == 0
-
-    asyncio.run(run())
+async def test_what_is_proven_counts_from_before_the_call_and_is_what_the_store_says() -> None:
+    async with (store := Shaky()):
+        heard = Heard()
+        at = [0.0]
+        pace = Pace(lease_s=60)
+        one = heard.beating = Beating(store, heard.hearing(), pace, clock=lambda: at[0])
+        one.add(WorkerRow("w1", 0))
+        store.trouble = lambda: at.__setitem__(0, 0.3)
+        before = store.now()
+        await one.beat()
+        [row] = await store.workers()
+        assert row.alive_until == before + 60_000_000
+        assert one.proven_s("w1") == pytest.approx(59.7)
+        assert one.proven_s("nobody") == 0
 
 
 @pytest.mark.parametrize("trouble", [down, hanging])
-def test_who_cannot_be_renewed_lapses_once_and_in_time(trouble: Callable[[], object]) -> None:
-    async def run() -> None:
-        async with beating("w1", "w2") as (store, one, heard):
-            store.trouble = trouble
-            await heard.until(("lapsed", "w1"), ("lapsed", "w2"))
-            # A busy machine may be late, but not so late that the lease is over.
-            assert all(left > 0 for left in heard.left_s)
-            await true(lambda: one.proven_s("w1") == 0)
-            store.trouble = None
-            await true(lambda: len(heard.words) == 4)
-            assert heard.words[2:] == [("recovered", "w1"), ("recovered", "w2")]
-            store.trouble = trouble
-            await true(lambda: len(heard.words) == 6)
-
-    asyncio.run(run())
+async def test_who_cannot_be_renewed_lapses_once_and_in_time(trouble: Callable[[], object]) -> None:
+    async with beating("w1", "w2") as (store, one, heard):
+        store.trouble = trouble
+        await heard.until(("lapsed", "w1"), ("lapsed", "w2"))
+        # A busy machine may be late, but not so late that the lease is over.
+        assert all(left > 0 for left in heard.left_s)
+        await true(lambda: one.proven_s("w1") == 0)
+        store.trouble = None
+        await true(lambda: len(heard.words) == 4)
+        assert heard.words[2:] == [("recovered", "w1"), ("recovered", "w2")]
+        store.trouble = trouble
+        await true(lambda: len(heard.words) == 6)
 
 
-def test_who_was_declared_lost_is_told_so_once_and_never_renewed_again() -> None:
-    async def run() -> None:
-        async with beating("w1", "w2") as (store, one, heard):
-            await store.bury([Death("w1", "s1")], now=store.now())
-            await heard.until(("lost", "w1"))
+async def test_who_was_declared_lost_is_told_so_once_and_never_renewed_again() -> None:
+    async with beating("w1", "w2") as (store, one, heard):
+        await store.bury([Death("w1", "s1")], now=store.now())
+        await heard.until(("lost", "w1"))
+        before = len(store.beats)
+        await true(lambda: len(store.beats) > before + 2)
+        assert store.beats[-1] == ["w2"]
+        assert heard.words == [("lost", "w1")]
+        assert one.proven_s("w1") == 0
+
+
+async def test_who_was_forgotten_meanwhile_does_not_come_back() -> None:
+    async with beating("w1") as (store, _, heard):
+        await store.bury([Death("w1", "s1")], now=store.now())
+        await store.forget_workers(before=store.now() + 1, now=store.now())
+        await heard.until(("lost", "w1"))
+        assert list(await store.workers()) == []
+
+
+async def test_an_end_is_told_at_once_with_how_it_came() -> None:
+    async with beating("w1", "w2") as (store, one, heard):
+        assert await one.gone("w1", "oom", -9)
+        [row] = await store.workers(gone=True)
+        assert row.death == Death("w1", "s1", cause="oom", exit_code=-9)
+        assert not await one.gone("w1")
+        assert heard.words == []
+
+
+async def test_an_end_that_could_not_be_told_is_told_later() -> None:
+    async with beating("w1") as (store, one, _):
+        store.trouble = down
+        assert not await one.gone("w1", "exit_code", 3)
+        store.trouble = None
+        await true(lambda: store.buried)
+        [row] = await store.workers(gone=True)
+        assert row.death == Death("w1", "s1", cause="exit_code", exit_code=3)
+
+
+async def test_a_clock_that_jumps_changes_nothing_about_what_is_proven() -> None:
+    async with beating("w1") as (store, one, heard):
+        for jump in (7_200, -3_600):
+            store.time.move(jump * 1_000_000)
             before = len(store.beats)
-            await true(lambda: len(store.beats) > before + 2)
-            assert store.beats[-1] == ["w2"]
-            assert heard.words == [("lost", "w1")]
-            assert one.proven_s("w1") == 0
-
-    asyncio.run(run())
-
-
-def test_who_was_forgotten_meanwhile_does_not_come_back() -> None:
-    async def run() -> None:
-        async with beating("w1") as (store, _, heard):
-            await store.bury([Death("w1", "s1")], now=store.now())
-            await store.forget_workers(before=store.now() + 1, now=store.now())
-            await heard.until(("lost", "w1"))
-            assert list(await store.workers()) == []
-
-    asyncio.run(run())
-
-
-def test_an_end_is_told_at_once_with_how_it_came() -> None:
-    async def run() -> None:
-        async with beating("w1", "w2") as (store, one, heard):
-            assert await one.gone("w1", "oom", -9)
-            [row] = await store.workers(gone=True)
-            assert row.death == Death("w1", "s1", cause="oom", exit_code=-9)
-            assert not await one.gone("w1")
-            assert heard.words == []
-
-    asyncio.run(run())
-
-
-def test_an_end_that_could_not_be_told_is_told_later() -> None:
-    async def run() -> None:
-        async with beating("w1") as (store, one, _):
-            store.trouble = down
-            assert not await one.gone("w1", "exit_code", 3)
-            store.trouble = None
-            await true(lambda: store.buried)
-            [row] = await store.workers(gone=True)
-            assert row.death == Death("w1", "s1", cause="exit_code", exit_code=3)
-
-    asyncio.run(run())
-
-
-def test_a_clock_that_jumps_changes_nothing_about_what_is_proven() -> None:
-    async def run() -> None:
-        async with beating("w1") as (store, one, heard):
-            for jump in (7_200, -3_600):
-                store.time.move(jump * 1_000_000)
-                before = len(store.beats)
-                await true(lambda before=before: len(store.beats) > before + 1)  # type: ignore[misc]
-                [row] = await store.workers()
-                assert row.alive_until == store.now() + 600_000
-                assert 0 < one.proven_s("w1") <= 0.6
-            assert heard.words == []
-
-    asyncio.run(run())
+            await true(lambda before=before: len(store.beats) > before + 1)  # type: ignore[misc]
+            [row] = await store.workers()
+            assert row.alive_until == store.now() + 600_000
+            assert 0 < one.proven_s("w1") <= 0.6
+        assert heard.words == []
 
 
 def test_a_listener_that_fails_does_not_stop_the_beats(caplog: pytest.LogCaptureFixture) -> None:

@@ -144,7 +144,9 @@ def test_whoever_takes_a_turn_signs_for_it(path: Path) -> None:
     turns.close()
 
 
-def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(path: Path) -> None:
+async def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(
+    path: Path,
+) -> None:
     make = Own("p")
     connection = sqlite3.connect(path, isolation_level=None)
     values = {"state": "available", "first": 1, "last": 20_000, "is_over": False}
@@ -152,18 +154,15 @@ def test_a_question_that_takes_too_long_is_given_up_and_the_next_is_answered(pat
         connection.execute(statement, values)
     connection.close()
 
-    async def use() -> None:
-        async with SqliteStore(path, make.clock, patience=Patience(read_s=0.0)) as store:
-            with pytest.raises(ReadTooLong) as refused:
-                await store.find(Filter(queue="a queue that is nowhere"))
-            assert refused.value.code == "read_too_long"
-            assert not refused.value.retryable
-            [found] = await store.get([("", "job-00000001")])
-            assert found is not None
-        async with SqliteStore(path, make.clock) as store:
-            assert await store.find(Filter(queue="a queue that is nowhere")) == []
-
-    asyncio.run(use())
+    async with SqliteStore(path, make.clock, patience=Patience(read_s=0.0)) as store:
+        with pytest.raises(ReadTooLong) as refused:
+            await store.find(Filter(queue="a queue that is nowhere"))
+        assert refused.value.code == "read_too_long"
+        assert not refused.value.retryable
+        [found] = await store.get([("", "job-00000001")])
+        assert found is not None
+    async with SqliteStore(path, make.clock) as store:
+        assert await store.find(Filter(queue="a queue that is nowhere")) == []
 
 
 @pytest.mark.parametrize(

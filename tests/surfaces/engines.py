@@ -8,7 +8,6 @@ import json
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import socketio
@@ -107,12 +106,7 @@ class Client:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

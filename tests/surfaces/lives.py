@@ -11,10 +11,11 @@ import random
 from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
+from detent.engine.asks import Ask
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
 from detent.engine.engines import Seated
-from detent.engine.enqueueing import Ask, Enqueued
+from detent.engine.enqueueing import Enqueued
 from detent.errors import EngineInUse
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By

@@ -7,14 +7,15 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import uvicorn
 
-from detent import Detent
+from detent import Detent, stores
 from detent.app.serving import web_app
+from detent.engine.engine import Engine
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.server import Bind, config_of
@@ -163,6 +164,16 @@ class Running:
     def begin_stop(self) -> None:
         """Take nobody more, and finish with those who are there."""
         self._server.should_exit = True
+
+
+def on(url: str, work: Callable[[Engine], Awaitable[Any]]) -> Any:
+    """What comes of some work on the store, from outside of the server."""
+
+    async def done() -> Any:
+        async with stores.open(url) as store, Engine(store) as engine:
+            return await work(engine)
+
+    return asyncio.run(done())
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from socketio.exceptions import ConnectionError as Unconnected
 from detent import stores
 from detent.cli.serve import engine_limits
 from detent.engine.access import Scope
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine as Kept
-from detent.engine.enqueueing import Ask
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
-from detent.surfaces.engines import telling
+from detent.surfaces.engines import subscribers
 from detent.surfaces.engines.wire import IN_FLIGHT_MAX
 from detent.surfaces.http.exchange import Settings
 from tests.surfaces.engines import Client, Engine, Listener, Yard, fresh, held
@@ -230,7 +230,7 @@ async def test_an_engine_that_never_acknowledges_costs_only_what_it_was_given(ya
 async def test_a_subscriber_that_never_reads_is_let_go_of_and_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "QUEUE_MAX", 100)
+    monkeypatch.setattr(subscribers, "QUEUE_MAX", 100)
     url = f"sqlite:///{tmp_path}/detent.db"
     with running(url, Settings(stall_s=0.2)) as server:
         yard = Yard(url, server.port)

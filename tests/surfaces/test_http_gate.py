@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent import stores
 from detent.engine.access import OPEN_TO_ALL, Scope
-from detent.engine.engine import Engine
 from detent.errors import BadOption, OpenToAll, UnknownKey
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.gate import LOOPBACK, Gate
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.http.server import Bind, need_guard
-from tests.surfaces.server import Client, Running, eventually, running
+from tests.surfaces.server import Client, Running, eventually, on, running
 
 BATCH = {"type": "a", "args": []}
-
-
-def on(url: str, work: Callable[[Engine], Awaitable[Any]]) -> Any:
-    """What comes of some work on the store, from outside of the server."""
-
-    async def done() -> Any:
-        async with stores.open(url) as store, Engine(store) as engine:
-            return await work(engine)
-
-    return asyncio.run(done())
 
 
 def key(url: str, *scopes: Scope, **more: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from detent import Detent
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.limits import need_job, need_numbers, need_payload, need_result
 from detent.errors import BadArguments, JobFailed, NumberTooLarge, PayloadTooDeep
 from tests.surfaces.jobnik import Jobnik, fresh, problem

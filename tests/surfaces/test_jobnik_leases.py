@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import typer
 from msgspec import Raw
 from msgspec.structs import replace
 
-from detent import Detent, stages, stores
+from detent import Detent, stages
 from detent.cli.serve import leases
 from detent.engine.access import Scope
 from detent.engine.engine import Engine
@@ -25,19 +24,9 @@ from detent.stores.api import Record
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.jobnik.keeping import KIND, StageKept, written
 from tests.surfaces.jobnik import Jobnik, fresh, problem
-from tests.surfaces.server import Running, eventually, running
+from tests.surfaces.server import Running, eventually, on, running
 
 SHORT = "short"
-
-
-def on(url: str, work: Callable[[Engine], Awaitable[Any]]) -> Any:
-    """What comes of some work on the store, from outside of the server."""
-
-    async def done() -> Any:
-        async with stores.open(url) as store, Engine(store) as engine:
-            return await work(engine)
-
-    return asyncio.run(done())
 
 
 @pytest.fixture(scope="module")

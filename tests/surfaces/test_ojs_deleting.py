@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
 
+from detent import stores
+from detent.engine.engine import Engine
+from detent.stores.api import Record
+from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.service import Service
+from detent.surfaces.ojs.configs import Config
+from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.setting import KIND, Setting
 from tests.surfaces.server import Client
 
 
@@ -73,6 +84,22 @@ def test_a_queue_is_there_again_as_soon_as_somebody_uses_it(client: Client) -> N
     [job] = client.fetch("q")
     client.ack(job)
     assert names(client) == ["default", "q"]
+
+
+async def test_deleted_queues_are_known_however_many_there_are() -> None:
+    async with stores.open("memory:") as store:
+        engine = Engine(store)
+        service = Service(nobody_opens)
+        service.opened(engine)
+        setting = Setting(Desk(service, Settings()))
+        told = msgspec.json.encode(Config(0, is_deleted=True)).decode()
+        names = [f"q{number:04}" for number in range(1_001)]
+        await asyncio.gather(*(engine.put(Record(KIND, name, 1, told)) for name in names))
+        assert await setting.gone("") == set(names)
+
+
+async def nobody_opens(_: AsyncExitStack) -> Engine:
+    raise AssertionError
 
 
 @pytest.mark.parametrize(

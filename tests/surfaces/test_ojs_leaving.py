@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Want, key_of

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from detent.engine.conforming import STEPS_MAX, faults, unfit
+from detent.engine.json_schema import STEPS_MAX, faults, unfit
 from tests.surfaces.server import Client, eventually
 
 OBJECT = {

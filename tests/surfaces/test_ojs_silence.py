@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import AsyncExitStack
 from typing import Any
@@ -69,80 +68,63 @@ class Rig:
         return (await self.post("/workers/fetch", queues=["default"], worker_id=worker))["jobs"][0]
 
 
-def test_a_worker_that_fell_silent_has_lost_its_jobs() -> None:
-    async def play() -> None:
-        async with Rig() as rig:
-            job = await rig.held("w1")
-            await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
-            await rig.pass_time(25)
-            assert (await rig.post("/workers/fetch", queues=["default"]))["jobs"] == []
-            await rig.pass_time(10)
-            [again] = (await rig.post("/workers/fetch", queues=["default"]))["jobs"]
-            assert (again["id"], again["attempt"]) == (job["id"], 2)
-            assert again["error"]["code"] == "worker_death"
-            late = await rig.post("/workers/ack", job_id=job["id"], lease=job["lease"])
-            assert late["error"]["code"] == "conflict"
-            assert await rig.surface.workers.get(("", "w1")) is None
-            events = await rig.service.engine.store.history(("", job["id"]))
-            assert "worker_death" in [event.code for event in events]
-
-    asyncio.run(play())
+async def test_a_worker_that_fell_silent_has_lost_its_jobs() -> None:
+    async with Rig() as rig:
+        job = await rig.held("w1")
+        await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
+        await rig.pass_time(25)
+        assert (await rig.post("/workers/fetch", queues=["default"]))["jobs"] == []
+        await rig.pass_time(10)
+        [again] = (await rig.post("/workers/fetch", queues=["default"]))["jobs"]
+        assert (again["id"], again["attempt"]) == (job["id"], 2)
+        assert again["error"]["code"] == "worker_death"
+        late = await rig.post("/workers/ack", job_id=job["id"], lease=job["lease"])
+        assert late["error"]["code"] == "conflict"
+        assert await rig.surface.workers.get(("", "w1")) is None
+        events = await rig.service.engine.store.history(("", job["id"]))
+        assert "worker_death" in [event.code for event in events]
 
 
-def test_a_worker_that_goes_on_beating_keeps_them() -> None:
-    async def play() -> None:
-        async with Rig() as rig:
-            job = await rig.held("w1")
-            for _ in range(6):
-                await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
-                await rig.pass_time(20)
-            done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
-            assert done["state"] == "completed"
-
-    asyncio.run(play())
-
-
-def test_a_worker_that_never_beat_is_trusted_for_the_reservation() -> None:
-    async def play() -> None:
-        async with Rig() as rig:
-            job = await rig.held("w1")
-            await rig.pass_time(100)
-            done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
-            assert done["state"] == "completed"
-
-    asyncio.run(play())
-
-
-def test_nobody_is_buried_after_a_gap_of_our_own() -> None:
-    async def play() -> None:
-        async with Rig() as rig:
-            job = await rig.held("w1")
-            await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
-            # The server stood still; the worker could not beat either.
-            rig.clock.advance(120)
-            await rig.service.engine.upkeep.turn()
+async def test_a_worker_that_goes_on_beating_keeps_them() -> None:
+    async with Rig() as rig:
+        job = await rig.held("w1")
+        for _ in range(6):
             await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
             await rig.pass_time(20)
-            done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
-            assert done["state"] == "completed"
-
-    asyncio.run(play())
+        done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
+        assert done["state"] == "completed"
 
 
-def test_after_a_gap_only_older_reservations_are_trusted_longer() -> None:
-    async def play() -> None:
-        async with Rig() as rig:
-            await rig.post("/jobs", type="old", args=[])
-            asked = {"queues": ["default"], "visibility_timeout_ms": 2_000}
-            await rig.post("/workers/fetch", **asked)
-            rig.clock.advance(60)
-            await rig.service.engine.upkeep.turn()
-            await rig.post("/jobs", type="new", args=[])
-            assert [j["type"] for j in (await rig.post("/workers/fetch", **asked))["jobs"]] == [
-                "new"
-            ]
-            await rig.pass_time(4)
-            [again] = (await rig.post("/workers/fetch", queues=["default"], count=9))["jobs"]
-            assert again["type"] == "new"
+async def test_a_worker_that_never_beat_is_trusted_for_the_reservation() -> None:
+    async with Rig() as rig:
+        job = await rig.held("w1")
+        await rig.pass_time(100)
+        done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
+        assert done["state"] == "completed"
 
-    asyncio.run(play())
+
+async def test_nobody_is_buried_after_a_gap_of_our_own() -> None:
+    async with Rig() as rig:
+        job = await rig.held("w1")
+        await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
+        # The server stood still; the worker could not beat either.
+        rig.clock.advance(120)
+        await rig.service.engine.upkeep.turn()
+        await rig.post("/workers/heartbeat", worker_id="w1", active_jobs=[job["id"]])
+        await rig.pass_time(20)
+        done = await rig.post("/workers/ack", job_id=job["id"], worker_id="w1")
+        assert done["state"] == "completed"
+
+
+async def test_after_a_gap_only_older_reservations_are_trusted_longer() -> None:
+    async with Rig() as rig:
+        await rig.post("/jobs", type="old", args=[])
+        asked = {"queues": ["default"], "visibility_timeout_ms": 2_000}
+        await rig.post("/workers/fetch", **asked)
+        rig.clock.advance(60)
+        await rig.service.engine.upkeep.turn()
+        await rig.post("/jobs", type="new", args=[])
+        assert [j["type"] for j in (await rig.post("/workers/fetch", **asked))["jobs"]] == ["new"]
+        await rig.pass_time(4)
+        [again] = (await rig.post("/workers/fetch", queues=["default"], count=9))["jobs"]
+        assert again["type"] == "new"

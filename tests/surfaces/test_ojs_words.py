@@ -18,8 +18,8 @@ from detent.stores.api import Body, Fed, Limit, Stored
 from detent.surfaces.http.logs import REQUEST, JsonLines
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.ojs.envelope import kept_of, shown
+from detent.surfaces.ojs.event_words import events_of, position_of
 from detent.surfaces.ojs.policies import Facts, limits_of, retry_of, retry_shown, unique_of
-from detent.surfaces.ojs.telling import events_of, position_of
 from detent.surfaces.ojs.wire import duration, instant, span, span_ms, told
 from detent.surfaces.ojs.workers import Worker
 

@@ -294,6 +294,17 @@ def _export_order(name: str) -> tuple[int, str]:
     return rank, name
 
 
+def private_imports(source: str) -> list[Finding]:
+    """Names with an underscore, taken from another module: there they are nobody else's."""
+    return [
+        Finding(node.lineno, f"{alias.name} is private to {node.module}")
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if re.match("_[^_]", alias.name)
+    ]
+
+
 # --- words that belong to the workshop, not to the product -----------------------------------
 
 # Written in two halves, because this file is searched as well.

@@ -241,6 +241,12 @@ def test_a_wrong_list_of_public_names_is_found(declared: list[str], complaint: s
     assert complaint in rules.export_breaches(declared, namespace)
 
 
+def test_a_private_name_of_another_module_is_found() -> None:
+    source = "from __future__ import annotations\nfrom detent.host import ECHO_S, _START"
+    [found] = rules.private_imports(source)
+    assert (found.line, found.message) == (2, "_START is private to detent.host")
+
+
 def test_what_others_made_need_not_be_listed() -> None:
     foreign = {"annotations": __future__.annotations, "PurePath": PurePath, "parametrize": pytest}
     assert rules.export_breaches([], foreign) == []

@@ -55,6 +55,10 @@ def test_the_product_mentions_nothing_that_its_readers_do_not_have() -> None:
     assert breaches(rules.workshop_words, list(product_texts())) == ""
 
 
+def test_what_is_private_stays_in_its_module() -> None:
+    assert breaches(rules.private_imports, files(".py", SRC)) == ""
+
+
 PACKAGES = [f.parent.relative_to(SRC) for f in files(".py", SRC) if f.name == "__init__.py"]
 
 

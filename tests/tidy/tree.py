@@ -7,7 +7,7 @@ from tests.tidy.rules import Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
-PURE = (SRC / "detent" / "lifecycle", SRC / "detent" / "errors.py")
+PURE = (SRC / "detent" / "lifecycle", SRC / "detent" / "errors")
 
 _ROOMS = ("src", "tests", "bench", "tools", "examples", "docs", ".ci")
 _TEXT = {".css", ".html", ".js", ".json", ".md", ".py", ".sql", ".svg", ".toml", ".txt", ".yml"}

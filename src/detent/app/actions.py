@@ -1,4 +1,4 @@
-"""What an app declares, for servers: actions to start, and types of jobs for engines."""
+"""The actions and the engine job types of an app, in the form that servers take them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from detent.app.asking import Call
 from detent.app.detent import Detent
 from detent.engine.asks import Ask
 from detent.surfaces.engines.kinds import misfits_of
-
-__all__ = ["DeclaredActions", "DeclaredTypes"]
 
 
 class DeclaredActions:

@@ -1,4 +1,4 @@
-"""A call of a job with its options becomes what the engine is asked for."""
+"""Turns calls of jobs, with their options, into what the engine is asked to enqueue."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from detent.app.options import (
     start_of,
     uniqueness_of,
 )
-from detent.app.tracing import current, trace_of
+from detent.app.tracing import trace_of
 from detent.engine import moulds
-from detent.engine.enqueueing import Ask
-from detent.engine.moulds import Mould
+from detent.engine.asks import Ask
+from detent.engine.otel_spans import current
 from detent.engine.secrets import REDACTED, redacted_at
 from detent.engine.trace import Trace
 from detent.errors import BadArguments, BadOption, DetentError
@@ -30,8 +30,7 @@ from detent.runtime.hiding import Hidden
 from detent.runtime.outcomes import us_of
 from detent.runtime.signature import Signature
 from detent.stores.api import Idempotency, Limit
-
-__all__ = ["IDEMPOTENCY_US", "Call", "conn_of", "mould_of", "need_calls", "need_no_conn"]
+from detent.stores.births import Mould
 
 IDEMPOTENCY_US = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for its first request."""

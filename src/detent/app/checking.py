@@ -1,4 +1,4 @@
-"""What options must be: said where they are given, and not when a job is stored or run."""
+"""Checks options where they are given, so that no job is stored that cannot run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.runtime.outcomes import us_of
-
-__all__ = ["is_names", "is_span", "is_whole", "need", "need_kinds"]
 
 _SHOWN_CHARS_MAX: Final = 60
 

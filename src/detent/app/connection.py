@@ -20,8 +20,6 @@ from detent.errors import NoStore
 from detent.runtime.bridge import Bridge, need_no_loop
 from detent.stores.api import Limit, LimitKind, LimitRow
 
-__all__ = ["DEFAULT_URL", "REMOTE", "STORE_NAMES", "Connection", "keyring_of", "told_url", "url_of"]
-
 DEFAULT_URL = "sqlite:detent.db"
 STORE_NAMES = ("DETENT_STORE", "DETENT_URL", "DATABASE_URL")
 """What names the store in the environment, for programs and commands; the first set counts."""

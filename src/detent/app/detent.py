@@ -5,28 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
 
 from detent.app.asking import Call, conn_of, need_calls
 from detent.app.checking import need
 from detent.app.connection import Connection
+from detent.app.fast_path import aplaced, placed
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
 from detent.app.operating import Gated
 from detent.app.options import CallOptions, JobOptions, need_known
-from detent.app.placing import aplaced, placed
 from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.selecting import Selecting, Selection, chosen_by
 from detent.app.shapes import Workflow, need_workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.engine import limits
-from detent.engine.conforming import unfit
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
+from detent.engine.json_schema import unfit
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
@@ -36,11 +35,9 @@ from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
+from detent.runtime.otel_spans import traced
 from detent.runtime.signature import Signature
-from detent.runtime.spanning import traced
 from detent.stores.api import GateKind
-
-__all__ = ["Detent"]
 
 _log = logging.getLogger(__name__)
 UPKEEP_RETRY_S = 1.0
@@ -439,23 +436,13 @@ class Detent:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -25,8 +25,6 @@ from detent.runtime.bridge import awaiting, awaiting_each, blocking, blocking_ea
 from detent.runtime.outcomes import Span
 from detent.stores.api import Logged, Stored
 
-__all__ = ["Handle", "LogLine", "Status", "status_of"]
-
 R_co = TypeVar("R_co", covariant=True)
 _log = logging.getLogger(__name__)
 _TELL_S = 5.0

@@ -1,4 +1,4 @@
-"""Calls become jobs in a transaction of the caller's own, in the caller's own thread or loop.
+"""Enqueues calls in a transaction of the caller, in the caller's own thread or loop.
 
 The store is not asked, and nothing crosses the bridge: whoever holds a transaction open must not
 wait for somebody who may be waiting for it.
@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.app.asking import Call
 from detent.engine import limits
 from detent.engine.joining import Joining
-from detent.engine.spans import producing
+from detent.engine.otel_spans import producing
 from detent.errors import BadOption
 from detent.stores import inside
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.app.handle import Handle
-
-__all__ = ["aenqueue_inside", "enqueue_inside"]
 
 R = TypeVar("R")
 

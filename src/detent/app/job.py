@@ -31,15 +31,13 @@ from detent.app.options import (
     need_arguments,
     need_known,
 )
-from detent.engine.moulds import Mould
 from detent.errors import BadArguments, BadOption, BadSignature
 from detent.runtime.context import Context
 from detent.runtime.signature import Signature
+from detent.stores.births import Mould
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
-
-__all__ = ["Declare", "Job"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -15,8 +15,6 @@ from detent.errors import BadOption
 from detent.lifecycle import MACHINES
 from detent.lifecycle.event import Event
 
-__all__ = ["Listener", "Listening"]
-
 F = TypeVar("F", bound=Callable[[Event], Any])
 
 

@@ -14,8 +14,6 @@ from types import ModuleType, TracebackType
 from detent.app.detent import Detent
 from detent.errors import AppAmbiguous, AppBroken, AppError, AppMissing, AppNotFound
 
-__all__ = ["load"]
-
 _TRACEBACK_CHARS_MAX = 16_384
 
 

@@ -11,8 +11,6 @@ from detent.app.waiting import moment
 from detent.engine.hurdles import Verdict
 from detent.engine.queries import Why
 
-__all__ = ["Explanation", "Gated", "Obstacle", "explained"]
-
 
 class Obstacle(msgspec.Struct, frozen=True):
     """One condition that a waiting job must meet; `is_met` is `None` where nobody can tell."""

@@ -1,4 +1,4 @@
-"""The options of a job: given to the app, to its type or to one call, the nearest word counts.
+"""The options of a job: those of one call win over its type's, and these over the app's.
 
 People give lengths of time in seconds or as a timedelta, and moments as datetimes with a zone; here
 they become what the engine goes by.
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict
 from detent.app.checking import is_whole, need, need_kinds
 from detent.app.policies import Backoff, Limit, Unique
 from detent.app.tracing import TraceLike
-from detent.engine.enqueueing import OnConflict, Uniqueness
+from detent.engine.asks import OnConflict, Uniqueness
 from detent.errors import BadOption
 from detent.lifecycle.job.table import ENDED, JobState
 from detent.lifecycle.job.values import TRIES_MAX
@@ -25,28 +25,6 @@ from detent.runtime.executors.means import Kind, Means
 from detent.runtime.hiding import Hidden, Redact
 from detent.runtime.outcomes import Span, us_of
 from detent.runtime.signature import Signature
-
-__all__ = [
-    "DECLARED",
-    "OPTIONS",
-    "Backoff",
-    "CallOptions",
-    "JobOptions",
-    "Limit",
-    "Unique",
-    "UsingOptions",
-    "deadlines_of",
-    "hidden_of",
-    "instant_of",
-    "losses_of",
-    "means_of",
-    "merged",
-    "need_arguments",
-    "need_known",
-    "retry_of",
-    "start_of",
-    "uniqueness_of",
-]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MEMORY_BYTES_MIN = 16 * 1024 * 1024
@@ -244,7 +222,7 @@ def retry_of(options: CallOptions) -> RetryPolicy | None:
 
 
 def losses_of(options: CallOptions) -> int | None:
-    """How many workers it may cost."""
+    """How many workers may die on the job before it is given up."""
     losses: Any = options.get("losses")
     if losses is not None and not (isinstance(losses, int) and 1 <= losses <= TRIES_MAX):
         why = f"losses is how many workers may die on it: a whole number from 1 to {TRIES_MAX}"
@@ -262,7 +240,7 @@ def deadlines_of(options: CallOptions) -> Deadlines | None:
 
 
 def uniqueness_of(options: CallOptions, fingerprint: str) -> Uniqueness | None:
-    """What the engine is told about it."""
+    """What the option `unique` asks of the engine."""
     unique = options.get("unique")
     if not unique:
         return None

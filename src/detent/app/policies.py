@@ -1,4 +1,4 @@
-"""What people say about a job that takes more than a word: patience, limits, uniqueness."""
+"""Options that are values of their own: `Backoff`, `Limit` and `Unique`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Literal
 import msgspec
 
 from detent.app.checking import is_names, is_span, is_whole, need
-from detent.engine.enqueueing import OnConflict
+from detent.engine.asks import OnConflict
 from detent.errors import BadOption
 from detent.lifecycle.job.table import JobState
 from detent.lifecycle.retry import RetryPolicy, Strategy
 from detent.runtime.ending import type_of
 from detent.runtime.outcomes import Span, us_of
 from detent.stores import limits as store_limits
-
-__all__ = ["Backoff", "Limit", "Unique"]
 
 _STATES = frozenset(JobState)
 
@@ -74,7 +72,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
             raise BadOption(why, option="limit")
 
     def row(self) -> store_limits.Limit:
-        """The same as the store has it."""
+        """The limit in the form of the store."""
         spacing = None if self.spacing is None else us_of(self.spacing)
         return store_limits.Limit(self.concurrency, self.rate, us_of(self.per), spacing)
 

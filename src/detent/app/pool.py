@@ -19,9 +19,7 @@ from detent.runtime.executors.pool.messages import Broken, fault_of
 from detent.runtime.executors.pool.outlet import Outlet
 from detent.runtime.executors.pool.serving import Serving
 from detent.runtime.executors.pool.wire import Wire
-from detent.runtime.spanning import traced
-
-__all__ = ["main"]
+from detent.runtime.otel_spans import traced
 
 
 def main(arguments: Sequence[str]) -> int:

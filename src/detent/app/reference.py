@@ -1,4 +1,4 @@
-"""What an app knows by an id: the id is all there is of it here, the rest is in the store."""
+"""The base of handles: an id, by which everything else is read from the store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from detent.errors import NotPortable
 if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.runtime.bridge import Bridge
-
-__all__ = ["Reference"]
 
 
 class Reference:

@@ -25,8 +25,6 @@ from detent.runtime.signature import Signature
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = ["ScheduleOptions", "ScheduleStatus", "Schedules"]
-
 J = TypeVar("J", bound=Job[..., Any, ..., Any])
 WHY = "declared by the program"
 

@@ -23,8 +23,6 @@ from detent.stores.select import Filter, Page
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = ["Found", "Selecting", "Selection", "chosen_by"]
-
 _PAGE: Final = 100
 """How many jobs are read at a time: with what they carry, so that it must not be very many."""
 

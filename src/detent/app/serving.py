@@ -26,8 +26,6 @@ from detent.surfaces.jobnik.surface import JobnikSurface
 from detent.surfaces.ojs.surface import OjsSurface
 from detent.surfaces.rest.surface import RestSurface
 
-__all__ = ["Bind", "Settings", "serving", "web_app"]
-
 PATIENCE_S = 5.0
 """How long a request waits for a store that is away; then its sender may decide."""
 

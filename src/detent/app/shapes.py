@@ -22,8 +22,6 @@ from detent.engine import limits, shaping
 from detent.engine.shaping import Filled, Part
 from detent.errors import BadArguments
 
-__all__ = ["Workflow", "asked", "batch", "chain", "dag", "group", "need_workflow", "stages"]
-
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Step = Call[Any] | Sequence[Call[Any]]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from detent.engine.spans import current
 from detent.engine.trace import Trace
 from detent.errors import BadOption
-
-__all__ = ["TraceLike", "current", "trace_of"]
 
 TraceLike = Trace | str | Mapping[str, str] | None
 """A trace, a `traceparent`, or headers that have one; `None` is none, whatever is active."""

@@ -1,4 +1,4 @@
-"""Waiting for something that only the store knows: look, pause, look again; and moments."""
+"""When to look at the store again while waiting for it, and moments as people see them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 from detent.runtime.outcomes import Span, us_of
-
-__all__ = ["POLL_S_MAX", "looks", "moment"]
 
 POLL_S_MAX = 0.25
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -33,8 +33,6 @@ from detent.runtime.outcomes import Span
 if TYPE_CHECKING:
     from detent.app.detent import Detent
 
-__all__ = ["StepStatus", "WorkflowHandle", "WorkflowStatus", "begin"]
-
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 WHOLE = 100

@@ -12,7 +12,6 @@ import logging
 import signal
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from detent.app.checking import need
@@ -30,8 +29,8 @@ from detent.runtime.executors.processes import Pool, ProcessExecutor
 from detent.runtime.executors.tasks import AsyncExecutor
 from detent.runtime.executors.threads import ThreadExecutor
 from detent.runtime.office import Office
+from detent.runtime.otel_spans import traced
 from detent.runtime.running import Runner
-from detent.runtime.spanning import traced
 from detent.runtime.supervisor.signals import Act, Taps
 from detent.runtime.worker.settings import Settings, Status
 from detent.runtime.worker.worker import Worker
@@ -39,15 +38,6 @@ from detent.stores.api import Fair, Store, Who, WorkerRow
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
-
-__all__ = [
-    "Working",
-    "WorkingOptions",
-    "executors_of",
-    "runner_of",
-    "work",
-    "work_until_told",
-]
 
 _log = logging.getLogger(__name__)
 GRACE_S = 30.0
@@ -99,12 +89,7 @@ class Working:
             self._tasks.append(asyncio.create_task(app.aupkeep()))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *told: object) -> None:
         try:
             await self.stop(self._grace_s)
         finally:
@@ -113,7 +98,7 @@ class Working:
             ended = await asyncio.gather(*self._tasks, return_exceptions=True)
             for executor in self._executors.values():
                 await executor.close()
-            self._capture.__exit__(kind, error, where)
+            self._capture.__exit__(kind, *told)
         for fault in ended:
             # What ended it before it was left is told now, unless something else is.
             if isinstance(fault, Exception) and kind is None:

@@ -11,8 +11,6 @@ import typer
 
 from detent.cli.output import give_up, say
 
-__all__ = ["application_of", "command_line"]
-
 _COMMANDS = {
     "up": "running",
     "worker": "running",

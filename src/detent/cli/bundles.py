@@ -12,8 +12,6 @@ from dataclasses import MISSING, Field, fields
 from functools import wraps
 from typing import Any, get_type_hints
 
-__all__ = ["Bundle", "expanded"]
-
 
 class Bundle:
     """A frozen dataclass whose fields are options."""

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from detent.app.fleet.orders import Orders
 from detent.cli.bundles import Bundle
+from detent.cli.durations import span_option, span_us
 from detent.cli.output import errors_end
-from detent.cli.spans import span_option, span_us
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
-
-__all__ = ["Care"]
 
 _NEVER = "never"
 _US = 1_000_000
@@ -58,7 +56,7 @@ class Care(Bundle):
     ] = "5m"
 
     def given(self, orders: Orders) -> Orders:
-        """The same orders, with that."""
+        """The orders with these options applied."""
         stall_s = None if self.stall == _NEVER else _seconds(self.stall)
         with errors_end():
             settings = replace(orders.told.settings, stall_s=stall_s)

@@ -15,8 +15,6 @@ from detent.cli.output import render, say, say_json, stdout_is_terminal
 from detent.cli.places import os_user, shown_url
 from detent.cli.showing import cell, table
 
-__all__ = ["CONFIG"]
-
 _DEFAULT = "default"
 
 

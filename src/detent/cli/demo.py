@@ -29,8 +29,6 @@ from detent.engine.verify import Seen, Verification
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["demo"]
-
 _PAGES: Final = 12
 _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.05

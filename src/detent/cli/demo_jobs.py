@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from detent.app.detent import Detent
-from detent.app.options import Backoff
+from detent.app.policies import Backoff
 from detent.runtime.context import Context
-
-__all__ = ["app", "flaky", "greet", "report", "watch"]
 
 app = Detent(actor="demo")
 

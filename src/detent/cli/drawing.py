@@ -8,8 +8,6 @@ from detent.cli.showing import cell, state_cell
 from detent.engine.progress import Progress, StepProgress
 from detent.lifecycle import STEP, WORKFLOW
 
-__all__ = ["drawn"]
-
 _BAR = 10
 
 

@@ -17,8 +17,6 @@ from detent.cli.showing import at, harmless
 from detent.engine.engine import Engine
 from detent.stores.api import Fed
 
-__all__ = ["events"]
-
 _PAUSE_S = 0.1
 _PAGE = 1_000
 _US = 1_000_000

@@ -20,8 +20,6 @@ from detent.runtime.supervisor.snapshot import RESTARTS, Snapshot
 if TYPE_CHECKING:
     from detent.app.fleet.fleet import Fleet
 
-__all__ = ["FleetView", "jobs_table", "slots_table"]
-
 _EVERY_S: Final = 0.5
 _STYLES: Final = {
     "Running": "green",

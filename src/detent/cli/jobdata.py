@@ -13,8 +13,6 @@ from detent.engine.secrets import redacted
 from detent.lifecycle.event import Event
 from detent.stores.api import Failure, Logged, Stored
 
-__all__ = ["event_data", "job_data", "line_data", "shown_data", "why_data"]
-
 _INSTANTS = ("created_at", "state_at", "run_at", "claimed_at", "ended_at", "expires_at")
 _PLAIN = ("queue", "priority", "attempt", "failures", "losses", "held", "cause", "holder")
 _LINKS = ("workflow", "step", "rerun_of")

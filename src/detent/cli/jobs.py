@@ -27,8 +27,6 @@ from detent.lifecycle.job import JobState
 from detent.stores.api import Key, Logged, Stored
 from detent.stores.select import Filter, Page
 
-__all__ = ["READING", "Choice"]
-
 _FOLLOW_S = 0.25
 _MARKS = {Verdict.PASS: ("ok", "green"), Verdict.FAIL: ("NO", "red"), Verdict.UNKNOWN: ("?", "dim")}
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
@@ -46,7 +44,7 @@ class Choice(Bundle):
     workflow: Annotated[str | None, typer.Option("--workflow", help="Of this workflow.")] = None
 
     def filter(self, tenant: str) -> Filter:
-        """The same for the store."""
+        """The choice as a filter of the store."""
         return Filter(
             tenant=tenant,
             state=None if self.state is None else self.state.value,

@@ -8,13 +8,11 @@ import typer
 from rich.text import Text
 
 from detent.cli.bundles import expanded
+from detent.cli.durations import span_option, span_us
 from detent.cli.places import Place, asked
 from detent.cli.showing import answer, at, cell, table
-from detent.cli.spans import span_option, span_us
 from detent.engine.access import Key, Scope
 from detent.engine.engine import Engine
-
-__all__ = ["KEYS"]
 
 
 @expanded

@@ -19,8 +19,6 @@ from detent.lifecycle import MACHINES, Machine
 from detent.lifecycle.diagram import to_mermaid, to_svg
 from detent.lifecycle.diagram.palette import tone_of
 
-__all__ = ["STYLES", "Format", "lifecycle"]
-
 
 class Format(StrEnum):
     """The ways to show a lifecycle."""

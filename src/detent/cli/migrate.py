@@ -13,8 +13,6 @@ from detent.cli.output import errors_end, say, say_json, spinner
 from detent.cli.places import StoreUrl
 from detent.stores.migrations import Migration
 
-__all__ = ["migrate"]
-
 
 def migrate(
     store: StoreUrl = DEFAULT_URL,

@@ -16,20 +16,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from detent.errors import DetentError
 
-__all__ = [
-    "PLAIN_WIDTH",
-    "counted",
-    "errors_end",
-    "give_up",
-    "render",
-    "say",
-    "say_json",
-    "spinner",
-    "stdout_is_terminal",
-    "terminal_width",
-    "write_file",
-]
-
 PLAIN_WIDTH = 10_000
 """Wide enough that no row is ever folded: in a pipe one row is one line."""
 

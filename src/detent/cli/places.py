@@ -31,8 +31,6 @@ from detent.lifecycle.event import By
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
 
-__all__ = ["Author", "Place", "StoreUrl", "asked", "need_tables", "os_user", "shown_url"]
-
 R = TypeVar("R")
 StoreUrl = Annotated[
     str,

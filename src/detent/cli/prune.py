@@ -9,17 +9,15 @@ from typing import Annotated
 import typer
 
 from detent.cli.bundles import expanded
+from detent.cli.durations import span_option, span_us
 from detent.cli.output import spinner
 from detent.cli.places import Place, asked
 from detent.cli.showing import answer, at, cell
-from detent.cli.spans import span_option, span_us
 from detent.engine.engine import Engine
 from detent.engine.forgetting import Forgetting, Forgotten, Watch
 from detent.engine.telling import counted
 from detent.lifecycle.job import JobState
 from detent.stores.api import Retention
-
-__all__ = ["prune"]
 
 
 @expanded

@@ -8,9 +8,9 @@ import typer
 from rich.text import Text
 
 from detent.cli.bundles import expanded
+from detent.cli.durations import span_option, span_us
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, table
-from detent.cli.spans import span_option, span_us
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Door
 from detent.engine.queries import QueueRow
@@ -18,8 +18,6 @@ from detent.engine.telling import told_span
 from detent.lifecycle.job import JobState
 from detent.lifecycle.job.table import ENDED
 from detent.stores.api import GateKind, Limit, Limited, LimitKind
-
-__all__ = ["QUEUES"]
 
 _LIVE = tuple(state.value for state in JobState if state not in ENDED)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue.")]

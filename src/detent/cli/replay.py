@@ -19,8 +19,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.replay import at_time, audit
 from detent.lifecycle.views import VIEWS
 
-__all__ = ["replay"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 

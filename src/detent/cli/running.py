@@ -22,10 +22,10 @@ from detent.app.fleet.reloading import Reloading
 from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.caring import Care
+from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
-from detent.cli.spans import span_option, span_us
 from detent.errors import UnsupportedStore
 from detent.runtime.remote.client import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
@@ -33,8 +33,6 @@ from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
-
-__all__ = ["started", "up", "worker"]
 
 _log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
@@ -108,7 +106,7 @@ class Crew(Bundle):
     def orders(
         self, program: str, life: Life, web: Web | None = None, server: Server | None = None
     ) -> Orders:
-        """The same as the fleet takes it."""
+        """The orders for the fleet."""
         with errors_end():
             settings = Settings(
                 queues=tuple(self.queue) if self.queue else None,
@@ -170,7 +168,7 @@ class Site(Bundle):
 
     @property
     def web(self) -> Web | None:
-        """The same as the fleet takes it."""
+        """Where the server of the fleet is to listen, if there is one."""
         return Web(host=self.host, port=self.port) if self.server else None
 
 
@@ -194,7 +192,7 @@ class Far(Bundle):
 
     @property
     def told(self) -> Server | None:
-        """The same as the fleet takes it."""
+        """The server that keeps the jobs, as the fleet takes it."""
         return Server(urls=tuple(self.server), key=self.key) if self.server else None
 
 

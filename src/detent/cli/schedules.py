@@ -12,11 +12,10 @@ from rich.text import Text
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, table
+from detent.engine.asks import Ask
 from detent.engine.engine import Engine
-from detent.engine.enqueueing import Answer, Ask, Enqueued
+from detent.engine.enqueueing import Answer, Enqueued
 from detent.engine.schedule import CatchUp, Overlap, Plan, Schedule
-
-__all__ = ["SCHEDULES"]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.")]
 _LIMIT = 1_000

@@ -14,8 +14,6 @@ from detent.cli.places import Place, asked, errors_end_the_command
 from detent.engine.engine import Engine
 from detent.surfaces.http.logs import JSON_LOGS
 
-__all__ = ["engine_limits", "leases", "serve"]
-
 _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
 
@@ -110,7 +108,9 @@ def serve(  # noqa: PLR0913 - one parameter per option
     """Serve jobs over HTTP until a signal comes; then finish what was begun."""
     # Only whoever serves waits for everything that a server is made of.
     from detent.app.loading import load  # noqa: PLC0415
-    from detent.app.serving import Bind, Settings, serving  # noqa: PLC0415
+    from detent.app.serving import serving  # noqa: PLC0415
+    from detent.surfaces.http.exchange import Settings  # noqa: PLC0415
+    from detent.surfaces.http.server import Bind  # noqa: PLC0415
 
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()

@@ -17,8 +17,6 @@ from detent.engine.telling import told_at
 from detent.lifecycle import JOB, Machine
 from detent.lifecycle.diagram.palette import tone_of
 
-__all__ = ["answer", "at", "cell", "facts", "harmless", "state_cell", "table"]
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

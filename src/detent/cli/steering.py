@@ -24,8 +24,6 @@ from detent.errors import UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 
-__all__ = ["ACTING"]
-
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="The ids; or say which by options.")
 ]

@@ -10,8 +10,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["rows_for"]
-
 # What a frame takes: a space on both sides of each cell, a line between cells and at both ends.
 _PER_COLUMN, _AT_THE_END = 3, 1
 

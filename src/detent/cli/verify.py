@@ -18,8 +18,6 @@ from detent.cli.output import counted, errors_end, say, say_json
 from detent.cli.places import StoreUrl, need_tables
 from detent.engine.verify import Finding, Seen, Verification
 
-__all__ = ["verify"]
-
 _OBJECTS = 200_000
 
 

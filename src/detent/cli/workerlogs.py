@@ -19,8 +19,6 @@ from detent.errors import UnknownWorker
 from detent.runtime.process.rotation import Files
 from detent.runtime.supervisor.dumps import dumps_in
 
-__all__ = ["Followed", "logs", "stacks"]
-
 _LOOK_S: Final = 0.1
 
 

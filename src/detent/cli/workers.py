@@ -11,9 +11,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from detent.cli.bundles import expanded
+from detent.cli.durations import span_option, span_us
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, state_cell, table
-from detent.cli.spans import span_option, span_us
 from detent.cli.workerlogs import logs, stacks
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
@@ -21,8 +21,6 @@ from detent.engine.workers import Listed
 from detent.errors import UnknownWorker, WorkerSilent
 from detent.lifecycle import WORKER
 from detent.lifecycle.event import Event
-
-__all__ = ["WORKERS"]
 
 _ID_SHOWN = 13
 _WAIT_S = 60.0

@@ -22,8 +22,6 @@ from detent.lifecycle.machine import Refusal
 from detent.lifecycle.workflow import WorkflowState
 from detent.stores.select import Page
 
-__all__ = ["WORKFLOWS"]
-
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the workflow.")]
 
 

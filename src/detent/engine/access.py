@@ -26,8 +26,6 @@ from detent.engine.limits import need_name
 from detent.errors import BadOption, StoreBusy, UnknownKey
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
-__all__ = ["ALL_QUEUES", "KIND", "OPEN_TO_ALL", "Access", "Key", "Principal", "Scope"]
-
 KIND: Final = "api-key"
 PREFIX: Final = "dtk"
 ALL_QUEUES: Final = ("*",)

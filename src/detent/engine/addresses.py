@@ -20,8 +20,6 @@ import msgspec
 
 from detent.errors import AddressRefused, BadWebhook
 
-__all__ = ["Resolve", "Rules", "Target", "checked", "is_public", "resolve", "target_of"]
-
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -16,13 +16,12 @@ from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
-from detent.engine.rerunning import rerun_ask, unrepeatable
+from detent.engine.rerunning import refused, rerun_ask, unrepeatable
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
-from detent.lifecycle.job.table import JobEvent
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import PROFILES, Again
 from detent.stores.api import (
@@ -37,8 +36,6 @@ from detent.stores.api import (
     Unit,
     key_of,
 )
-
-__all__ = ["Aliases"]
 
 NEWEST: Final = "alias"
 SHOWN: Final = "alias-of"
@@ -95,7 +92,7 @@ class Aliases:
             [stored] = await self._store.get([(key[0], name)])
             refusal = unrepeatable(stored, by) or _barred(stored, by)
             if refusal is not None or stored is None:
-                return refusal or _refusal("unknown_job", None, by, "no such job")
+                return refusal or refused("unknown_job", None, by, "no such job")
             made = self._made(change or rerun_ask(stored, reason), by, name)
             if isinstance(made, Refusal):
                 return made
@@ -128,16 +125,11 @@ def _barred(stored: Stored | None, by: By) -> Refusal | None:
         return None
     if stored.job.workflow is not None:
         why = "it is part of a workflow, which has seen its end"
-        return _refusal("workflow_member", stored, by, why)
+        return refused("workflow_member", stored, by, why)
     if PROFILES[stored.job.profile].again is not Again.ALIAS:
         why = f"a job of profile {stored.job.profile} is run again as a job of its own"
-        return _refusal("no_alias", stored, by, why)
+        return refused("no_alias", stored, by, why)
     return None
-
-
-def _refusal(code: str, stored: Stored | None, by: By, why: str) -> Refusal:
-    state = None if stored is None else stored.job.state
-    return j.JOB.refusal(code, state, JobEvent.ENQUEUE, by.kind, detail=why)
 
 
 def _read(record: Record) -> str:

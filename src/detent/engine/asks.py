@@ -1,4 +1,4 @@
-"""A job that somebody wants, and how it is born: decided, but not stored yet. Pure."""
+"""`Ask`, the request for a new job, and the job that it becomes. Nothing is stored. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,6 @@ from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
 from detent.lifecycle.retry import RetryPolicy
 from detent.stores.api import Body, Idempotency, New, Unique
-
-__all__ = [
-    "Ask",
-    "OnConflict",
-    "Uniqueness",
-    "body_of",
-    "born",
-    "command_of",
-    "is_keyed",
-    "lengths_of",
-]
 
 _ANY_STATE = tuple(state.name for state in j.JOB.states)
 _USUAL = RetryPolicy()

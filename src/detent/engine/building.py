@@ -14,9 +14,9 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
-from detent.engine.enqueueing import Ask, born
 from detent.engine.entering import OUTRUN
 from detent.engine.identity import Identity, derived_id
 from detent.engine.keeping import (
@@ -55,8 +55,6 @@ from detent.stores.api import (
     Taken,
     Unit,
 )
-
-__all__ = ["PIECE", "Building", "Created"]
 
 PIECE = 500
 """How many jobs of a draft come in one commit: half a step of a store, so that others get in."""

@@ -22,8 +22,6 @@ from detent.lifecycle.machine import Refusal
 from detent.stores.api import Store, Stored, key_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["BATCH", "SAMPLE_MAX", "Bulk", "Effects"]
-
 BATCH = 200
 """How many jobs are changed at a time; others get their turn in between."""
 SAMPLE_MAX = 10

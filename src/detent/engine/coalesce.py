@@ -29,8 +29,6 @@ from detent.stores.api import (
 )
 from detent.stores.births import Births
 
-__all__ = ["Coalescer", "pieces"]
-
 WISHES_MAX = 8
 """So many different wishes are granted side by side: each may need a connection of its own."""
 TOGETHER_MAX = 32

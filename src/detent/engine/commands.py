@@ -42,8 +42,6 @@ from detent.stores.api import (
     Unit,
 )
 
-__all__ = ["TRIES_MAX", "Beside", "Change", "Commands", "Followers"]
-
 TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
 

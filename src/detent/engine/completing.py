@@ -22,8 +22,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Committed, Move, Outcome, Own, Stale, Stored, Unit
 
-__all__ = ["Completing", "End"]
-
 
 class End(msgspec.Struct, frozen=True):
     """What a handler says at its end: the result and its digest, and the jobs that follow."""

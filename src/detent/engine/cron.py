@@ -1,4 +1,4 @@
-"""The words in which times are written: cron fields, `@daily` and `@every 5m`.
+"""Reads the ways in which times are written: cron fields, `@daily` and `@every 5m`.
 
 What is read here is checked here: a text that is wrong is refused with the field that is wrong, so
 that a surface can point at it.
@@ -14,8 +14,6 @@ from cronsim import CronSim, CronSimError
 
 from detent.errors import BadSchedule
 from detent.lifecycle.profile import SPAN_US_MAX
-
-__all__ = ["EXPRESSION_MAX", "every_us", "fields_of"]
 
 EXPRESSION_MAX = 200
 """Characters; the longest sensible expressions have some eighty."""

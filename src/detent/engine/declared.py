@@ -1,4 +1,4 @@
-"""What is secret about a type, written down for those who do not know the program that declares it.
+"""Stores which arguments of a type are secret, for programs that do not know the type.
 
 A program that declares secrets says so in one small record per type, before it does anything else.
 Whoever makes jobs of a type without knowing its function (a command line, another protocol) goes by
@@ -20,8 +20,6 @@ from detent.engine.identity import Identity
 from detent.engine.secrets import REDACTED, redacted_at, values_at
 from detent.errors import BadArguments, StoreBusy
 from detent.stores.api import Committed, Own, Record, Store, Unit
-
-__all__ = ["KIND", "KNOWN_US", "Declared", "bared", "has_arguments"]
 
 KIND: Final = "type"
 KNOWN_US: Final = 2_000_000

@@ -17,14 +17,10 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.coalesce import Coalescer
-from detent.engine.identity import Identity
 from detent.engine.posting import Poster
 from detent.engine.webhook import DELAYS_S, Delivery, Standing, Webhook, headers_of
 from detent.errors import DetentError, UnknownWebhook
-from detent.stores.api import Committed, Key, Own, Record, Store, Unit
-
-__all__ = ["DISABLE_AFTER", "Delivering", "Hooks"]
+from detent.stores.api import Key, Record, Store
 
 SENDING_MAX: Final = 50
 """How many requests of one process are under way at once."""
@@ -54,6 +50,10 @@ class Hooks(Protocol):
         """The secrets that sign for it."""
         ...
 
+    async def put(self, record: Record) -> bool:
+        """Whether it was stored; if not, somebody else was faster."""
+        ...
+
 
 class _Tried(msgspec.Struct, frozen=True):
     """How one try went."""
@@ -70,18 +70,9 @@ class _Tried(msgspec.Struct, frozen=True):
 class Delivering:
     """Answers due deliveries."""
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        store: Store,
-        coalescer: Coalescer,
-        identity: Identity,
-        poster: Poster,
-    ) -> None:
+    def __init__(self, hooks: Hooks, store: Store, poster: Poster) -> None:
         self._hooks = hooks
         self._store = store
-        self._coalescer = coalescer
-        self._identity = identity
         self._poster = poster
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -96,11 +87,11 @@ class Delivering:
                 _log.warning("delivery %s cannot be read: %s", record.id, fault)
                 continue
             if delivery.standing is not Standing.WAITING:
-                await self._put(_deleted(record))
+                await self._hooks.put(_deleted(record))
             elif len(self._sending) < SENDING_MAX:
                 taken = replace(delivery, tries=delivery.tries + 1)
                 held = taken.record(record.version + 1, now + TRY_US)
-                if await self._put(held):
+                if await self._hooks.put(held):
                     self._begin(self._send(held, taken))
 
     async def settled(self) -> None:
@@ -158,7 +149,7 @@ class Delivering:
         else:
             wake_at = now + DELAYS_S[delivery.tries - 1] * 1_000_000
         after = replace(delivery, standing=standing, status=tried.status, error=tried.error)
-        await self._put(after.record(held.version + 1, wake_at))
+        await self._hooks.put(after.record(held.version + 1, wake_at))
 
     def _judged(self, hook: Webhook, tried: _Tried) -> Webhook:
         """A webhook that never answers is switched off, so that it costs nobody anything."""
@@ -170,10 +161,6 @@ class Delivering:
         _log.warning("webhook %s is switched off after %s failures", hook.id, failures)
         why, now = f"{failures} tries in a row failed", self._store.now()
         return replace(hook, failures=failures, active=False, disabled_at=now, why=why)
-
-    async def _put(self, record: Record) -> bool:
-        [outcome] = await self._coalescer.commit([Unit(self._identity.id(), puts=(record,))])
-        return isinstance(outcome, Committed | Own)
 
 
 def _deleted(record: Record) -> Record:

@@ -18,8 +18,6 @@ from detent.errors import StoreBusy
 from detent.lifecycle.event import By
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "Directive", "Directives", "Verb"]
-
 KIND: Final = "directive"
 _LOOK_S: Final = 0.1
 _STALE_US: Final = 3_600_000_000

@@ -1,4 +1,4 @@
-"""Jobs that would rather go than wait for a limit.
+"""Discards jobs that a limit keeps waiting, if they asked for that.
 
 Such a job says so in its metadata, and the limit that it stands under has a small record that tells
 of such jobs, written before the first of them: nobody looks for them where there are none. They go
@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from detent.engine.caching import Remembered
 from detent.engine.coalesce import Coalescer
 from detent.engine.entering import dropped
 from detent.engine.identity import Identity
-from detent.engine.remembering import Remembered
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
@@ -36,8 +36,6 @@ from detent.stores.api import (
 )
 from detent.stores.gates import behind
 from detent.stores.select import Filter, Only, Page
-
-__all__ = ["DROP", "Dropping"]
 
 DROP: Final = "$drop"
 """Where in its metadata a job says that it is not to wait for a limit."""

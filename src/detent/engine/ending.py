@@ -1,4 +1,4 @@
-"""Who has a job that runs, and how one that has ended did so. Pure."""
+"""Who holds a job that runs, and how one that has ended came to its end. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import JOB, Job, Lease
 from detent.lifecycle.job.waking import limit_end
 from detent.stores.api import Stored
-
-__all__ = ["Ending", "Holding", "ending_of", "holding_of"]
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from types import TracebackType
 
 from msgspec.structs import replace
 
 from detent.engine.access import Access
 from detent.engine.aliases import Aliases
+from detent.engine.asks import Ask
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import Change, Commands
@@ -19,20 +19,20 @@ from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.dropping import Dropping
 from detent.engine.engines import Engines
-from detent.engine.enqueueing import Answer, Ask, Enqueued, Enqueueing, Refused
+from detent.engine.enqueueing import Answer, Enqueued, Enqueueing, Refused
 from detent.engine.entering import Entry
 from detent.engine.erasing import Erasing
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND as WORKFLOW
 from detent.engine.lasting import wake_of
 from detent.engine.operators import Operators
+from detent.engine.otel_spans import producing, tracing
 from detent.engine.posting import Poster
 from detent.engine.queries import Queries
 from detent.engine.returning import Returning
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
-from detent.engine.spans import producing, tracing
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
 from detent.engine.upkeep import WORKERS_MAX, Answers, Upkeep
@@ -57,8 +57,6 @@ from detent.stores.api import (
     Want,
 )
 from detent.stores.bounds import need_storable
-
-__all__ = ["Engine"]
 
 _AGAIN_US = 500_000
 """When a worker may claim again that nobody has heard of for too long."""
@@ -120,12 +118,7 @@ class Engine:
     async def __aenter__(self) -> Engine:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with suppress(StoreError):
             # Somebody else can then go on at once; if not, they can in a few seconds.
             await self.subscribers.let_go()

@@ -41,8 +41,6 @@ from detent.stores.api import (
     key_of,
 )
 
-__all__ = ["HELD_MAX", "KIND", "TRUST_US", "Engines", "Entered", "Seated"]
-
 KIND: Final = "engine"
 TRUST_US: Final = HEARTBEAT_LEASE_US
 """How long an engine may be silent, or away, before all that it has is lost."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from detent.engine.asks import Ask, OnConflict, Uniqueness, body_of, born, is_keyed
+from detent.engine.asks import Ask, OnConflict, born, is_keyed
 from detent.engine.coalesce import Coalescer, pieces
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
@@ -21,7 +21,7 @@ from detent.engine.entering import OUTRUN, Entry
 from detent.engine.fates import Fates, need_heard, need_stored, unstored
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
-from detent.engine.moulds import Mould, moulded
+from detent.engine.moulds import moulded
 from detent.engine.secrets import Secrets
 from detent.errors import StoreBusy, StoreError, Unstorable
 from detent.lifecycle import job as j
@@ -44,24 +44,7 @@ from detent.stores.api import (
     Taken,
     Unit,
 )
-from detent.stores.births import Birth, Births
-
-__all__ = [
-    "Answer",
-    "Ask",
-    "Clash",
-    "Enqueued",
-    "Enqueueing",
-    "OnConflict",
-    "Refused",
-    "Request",
-    "Uniqueness",
-    "answered",
-    "body_of",
-    "born",
-    "hear",
-]
-
+from detent.stores.births import Birth, Births, Mould
 
 _ABREAST = 3
 """Of a call with very many jobs so many steps are under way at once."""

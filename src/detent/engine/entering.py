@@ -1,4 +1,4 @@
-"""How jobs come into queues that hold only so many: past marks that one may move at a time.
+"""Lets jobs into bounded queues, one caller at a time: whoever enters moves a mark.
 
 Whoever looks for room reads the mark of a queue first, then counts what is there. The new jobs are
 committed together with the next version of the mark, and with the end of those that make room for
@@ -20,9 +20,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Move, Outcome, Record, Stale, StaleRecord, Unit, key_of, name_of
 
-__all__ = ["OUTRUN", "Entry", "dropped"]
-
-
 OUTRUN: Final = j.JOB.refusal(
     "outrun", None, j.JobEvent.ENQUEUE, Actor.USER, detail="others have come into the queue first"
 )
@@ -39,7 +36,7 @@ class Entry(msgspec.Struct, frozen=True):
     """Whether one fewer goes for each who is replaced by one that comes."""
 
     def through(self, unit: Unit, now: int) -> Unit | Refusal:
-        """The same unit with all of this."""
+        """The unit, with the marks and the ends that go with its jobs."""
         drops = self._drops(unit)
         told = [dropped(job, j.Context(self.by, unit.command_id), now) for job in drops]
         moves = [move for move in told if move is not None]

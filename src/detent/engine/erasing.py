@@ -16,6 +16,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.engine.keeping import KIND
+from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
 from detent.errors import StoreBusy, Unstorable
 from detent.lifecycle import job as j
@@ -34,11 +35,8 @@ from detent.stores.api import (
     StaleRecord,
     Store,
     Unit,
-    key_of,
 )
-from detent.stores.select import Filter, Page
-
-__all__ = ["Beside", "Erasing"]
+from detent.stores.select import Filter
 
 PIECE = 20_000
 """How many records one commit takes."""
@@ -102,11 +100,8 @@ class Erasing:
     async def _jobs(self, key: Key) -> list[Job]:
         tenant, workflow = key
         found: list[Job] = []
-        after: Key | None = None
-        chosen = Filter(tenant=tenant, workflow=workflow)
-        while page := await self._store.find(chosen, Page(_PAGE, after)):
+        async for page in job_pages(self._store, Filter(tenant=tenant, workflow=workflow), _PAGE):
             found += [one.job for one in page if one.job.erased_at is None]
-            after = key_of(page[-1].job)
         return found
 
     def _erased(self, job: Job, by: By, command_id: str) -> Move:

@@ -1,4 +1,4 @@
-"""What became of the new jobs of one call: an error says which of them are stored.
+"""Knows which new jobs of a call are stored, so that an error can tell its caller.
 
 A call with many jobs is several steps, each all or nothing. When one fails no other is begun, those
 that are under way are waited for, and the caller hears of all of them together.
@@ -12,8 +12,6 @@ from typing import NoReturn
 from detent.errors import StoreBroken, StoreError, StoreUnavailable, Unstorable
 from detent.stores.api import Committed, Outcome, Own
 from detent.stores.births import Births
-
-__all__ = ["Fates", "need_heard", "need_stored", "unstored"]
 
 _UNSURE = (StoreUnavailable, StoreBroken)
 """After these nobody knows whether the step was committed; after all others it was not."""

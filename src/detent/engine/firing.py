@@ -1,4 +1,4 @@
-"""What a slot does: new jobs, the end of old ones, and the schedule as it is afterwards. Pure.
+"""What firing a schedule does: new jobs, the end of old ones, its next state. Pure.
 
 All of it is one unit. The id of a job follows from its schedule and its slot, and the record is
 taken only if nobody has moved it: a slot fires once, however many servers see that it is due.
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask, born
+from detent.engine.asks import Ask, born
 from detent.engine.identity import Identity, derived_id
 from detent.engine.schedule import Overlap, Schedule, due_slots, written
 from detent.lifecycle import job as j
@@ -22,8 +22,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Move, New, Record, Unit
-
-__all__ = ["Firing", "ask_for"]
 
 _LATEST_MAX = 100
 

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine.paging import job_pages
 from detent.lifecycle.job import Job
-from detent.stores.api import Key, Retention, Store, Stored, key_of
-from detent.stores.select import Filter, Page
-
-__all__ = ["BATCH", "Forgetting", "Forgotten"]
+from detent.stores.api import Retention, Store, Stored
+from detent.stores.select import Filter
 
 BATCH = 1_000
 """How many jobs go at a time; others get their turn in between."""
@@ -77,10 +76,8 @@ class Forgetting:
 
     async def _old(self, rule: Retention) -> AsyncIterator[list[Stored]]:
         chosen = Filter(tenant=rule.tenant, queue=rule.queue, state=rule.state)
-        after: Key | None = None
-        while page := await self._store.find(chosen, Page(_PAGE, after)):
+        async for page in job_pages(self._store, chosen, _PAGE):
             yield [one for one in page if _is_old(one.job, [rule])]
-            after = key_of(page[-1].job)
 
     async def _alone(self, found: Sequence[Stored]) -> list[Stored]:
         """Those in no workflow, or in one that has ended."""

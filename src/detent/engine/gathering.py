@@ -1,4 +1,4 @@
-"""Many callers of one loop, few pieces of work: who asks while the loop goes round goes together.
+"""Gathers what callers in one loop ask for at the same time, and does it as one piece.
 
 Nobody is kept waiting for others: what has come by the time the work before is done is the next. It
 is for what is done faster for many at once than for each, before any store is asked.
@@ -13,8 +13,6 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from detent.errors import StoreClosed
-
-__all__ = ["Gathering"]
 
 _log = logging.getLogger(__name__)
 A = TypeVar("A")

@@ -24,8 +24,6 @@ from detent.lifecycle.workflow.standing import is_running
 from detent.stores.api import Limited, Stored, WorkerRow
 from detent.stores.limits import Limit, free_at, room
 
-__all__ = ["Ahead", "Door", "Facts", "Hurdle", "Verdict", "expected_at", "hurdles", "in_the_way"]
-
 _LATE_US = 2_000_000
 """A job that is due for longer than that should have been moved: upkeep fires within 200 ms."""
 

@@ -1,4 +1,4 @@
-"""Names that nobody else gives: ids of records, leases and commands, and places in a queue.
+"""Makes unique ids for records, leases and commands, and places in a queue.
 
 Ids are UUIDs of version 7: the time in front makes them sort by age, the chance behind makes them
 safe to give out without asking anybody.
@@ -11,8 +11,6 @@ import os
 import threading
 from collections.abc import Callable
 from weakref import WeakSet
-
-__all__ = ["Identity", "derived_id"]
 
 _CHANCE = 62
 _FRACTION = 12

@@ -1,4 +1,4 @@
-"""New jobs inside somebody's own transaction: the units are made here, and written by the caller.
+"""Makes the units of new jobs that a caller writes in a transaction of its own.
 
 Jobs that nothing can be in the way of share a unit, because each costs a savepoint. One with a key
 has a unit of its own: that its key is taken is its own affair.
@@ -18,8 +18,6 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import RECORDS_MAX, New, Outcome, Unit
 
-__all__ = ["Joining", "Piece"]
-
 
 class Piece:
     """A unit, and the requests that are answered by what becomes of it."""
@@ -29,7 +27,7 @@ class Piece:
         self._requests = requests
 
     def hear(self, outcome: Outcome) -> None:
-        """What became of it."""
+        """Answer the requests by what became of the unit."""
         for request, new in zip(self._requests, self.unit.new, strict=True):
             hear(request, new.job, outcome)
 

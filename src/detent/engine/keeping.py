@@ -11,13 +11,11 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.secrets import redacted_at
 from detent.engine.shaping import Order, Part
 from detent.lifecycle.workflow import Flow, StepPlan
 from detent.stores.api import Key, Record
-
-__all__ = ["DRAFT_US", "KIND", "Kept", "is_draft", "name_in", "named", "read", "step_id", "written"]
 
 KIND = "workflow"
 DRAFT_US = 3_600_000_000
@@ -66,7 +64,7 @@ def name_in(workflow: str, step: str) -> str:
 
 
 def named(workflow: str, plan: StepPlan) -> StepPlan:
-    """The same plan in ids."""
+    """The plan with the ids of steps instead of their names."""
     before = tuple(step_id(workflow, one) for one in plan.depends_on)
     return replace(plan, id=step_id(workflow, plan.id), depends_on=before)
 

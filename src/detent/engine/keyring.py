@@ -22,8 +22,6 @@ import msgspec
 
 from detent.errors import BadSecretKey, NoSecretKey, SecretUnreadable
 
-__all__ = ["KEY_BYTES", "Keyring", "SecretKey", "new_key"]
-
 KEY_BYTES = 32
 _FILE_CHARS_MAX = 65_536
 _HOW = (

@@ -1,4 +1,4 @@
-"""How long a job and what it came to may last: all its attempts together, and its result. Pure.
+"""How long all attempts of a job may take together, and how long its result is kept. Pure.
 
 Both are said when the job is made. Its total time is part of its retry policy; how long its result
 is kept stands in its metadata, and where it does not, its profile says so.
@@ -16,8 +16,6 @@ from detent.lifecycle.job import Gate, Job, JobState, Lease
 from detent.lifecycle.profile import PROFILES
 from detent.lifecycle.retry import EXHAUSTED, Verdict, total_end
 from detent.stores.api import Body
-
-__all__ = ["FOR_EVER", "KEEP", "TOTAL", "is_over", "lasting", "over", "wake_of"]
 
 KEEP: Final = "$keep"
 """Where in its metadata a job says for how many microseconds its result is kept."""

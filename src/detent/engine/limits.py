@@ -24,27 +24,6 @@ from detent.errors import (
 )
 from detent.lifecycle.job.values import NAME_MAX
 
-__all__ = [
-    "BATCH_MAX",
-    "DEPTH_MAX",
-    "FOLLOWERS_MAX",
-    "LINE_CHARS_MAX",
-    "LOG_CHARS_MAX",
-    "LOG_LINES_MAX",
-    "META_BYTES_MAX",
-    "NAME_CHARS_MAX",
-    "PAYLOAD_BYTES_MAX",
-    "RESULT_BYTES_MAX",
-    "TAGS_MAX",
-    "need_batch",
-    "need_followers",
-    "need_job",
-    "need_name",
-    "need_numbers",
-    "need_payload",
-    "need_result",
-]
-
 PAYLOAD_BYTES_MAX: Final = 1_048_576
 """Of a job's arguments, as JSON."""
 META_BYTES_MAX: Final = 65_536

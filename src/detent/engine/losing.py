@@ -12,8 +12,6 @@ from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Due, Failure, WorkerRow
 
-__all__ = ["SPARED_MAX", "failure_of", "is_spared", "reason_of"]
-
 SPARED_MAX = 10
 """Whoever was there that often when a worker fell, is believed no longer."""
 

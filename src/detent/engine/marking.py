@@ -1,4 +1,4 @@
-"""The mark that upkeep leaves in the store, so that many short turns are as good as a long one.
+"""The mark of upkeep in the store: it shows whether leases were watched without a gap.
 
 Whoever has just started cannot know whether everybody else could renew until now. The mark tells:
 if somebody's turn was a moment ago, there was no gap. If nobody's was, everybody gets a lease's
@@ -19,8 +19,6 @@ from detent.engine.identity import Identity
 from detent.host import host_name
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.stores.api import Committed, Outcome, Own, Record, Store, Unit
-
-__all__ = ["GAP_US", "Grace", "Mark", "Marking", "read"]
 
 KIND: Final = "upkeep"
 ID: Final = "mark"

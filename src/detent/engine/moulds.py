@@ -15,8 +15,6 @@ from detent.lifecycle.event import By
 from detent.lifecycle.job.stamping import Stamp
 from detent.stores.births import Births, Mould
 
-__all__ = ["Mould", "is_plain", "mould_of", "moulded"]
-
 _LOCKED = "$detent"
 _ESCAPE = "\\u"
 

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from detent.engine import switches
+from detent.engine.asks import Ask, born
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX, Change, Commands
-from detent.engine.enqueueing import Ask, Clash, Enqueued, Enqueueing, born
+from detent.engine.enqueueing import Clash, Enqueued, Enqueueing
 from detent.engine.identity import Identity
 from detent.engine.limits import need_name
 from detent.engine.rerunning import once, rerun_ask, unreadable, unrepeatable
 from detent.engine.schedule import Changed
 from detent.engine.secrets import Owner
-from detent.engine.verbs import Plain, Rerun, RunNow, Verb, command_of, softened
+from detent.engine.verbs import Rerun, RunNow, Verb, command_of, softened
 from detent.errors import SecretUnreadable, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -36,11 +37,9 @@ from detent.stores.api import (
     Unit,
 )
 
-__all__ = ["Operators"]
-
 
 class Operators:
-    """The verbs of people who run the thing. Bulk work is in `detent.engine.bulk`."""
+    """Verbs for single jobs, queues and limits. Those for many jobs are in `engine/bulk.py`."""
 
     def __init__(
         self,
@@ -60,42 +59,7 @@ class Operators:
 
     async def cancel(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
         """Call it off; one that runs is asked to stop, as its profile has it."""
-        return await self._plain(key, j.Cancel(), by, reason)
-
-    async def hold(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
-        """Keep it from being claimed."""
-        return await self._plain(key, j.Hold(), by, reason)
-
-    async def release(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
-        """Let a held job be claimed again."""
-        return await self._plain(key, j.Activate(), by, reason)
-
-    async def run_now(self, key: Key, by: By, reason: str | None = None) -> j.Answer:
-        """Make a job that waits for its time available; one that is available stays so."""
-        [answer] = await self.apply(RunNow(), [key], by, reason)
-        assert not isinstance(answer, Enqueued | Clash)  # noqa: S101 - no new job is made
-        return answer
-
-    async def reschedule(
-        self, key: Key, run_at: int, by: By, reason: str | None = None
-    ) -> j.Answer:
-        """Give a job that waits for its time another one."""
-        return await self._plain(key, j.Reschedule(run_at), by, reason)
-
-    async def reprioritise(
-        self, key: Key, priority: int, by: By, reason: str | None = None
-    ) -> j.Answer:
-        """Give it another priority; higher goes first."""
-        return await self._plain(key, j.Reprioritise(priority), by, reason)
-
-    async def move(self, key: Key, queue: str, by: By, reason: str | None = None) -> j.Answer:
-        """Put a waiting job into another queue, at its end."""
-        return await self._plain(key, j.Move(queue), by, reason)
-
-    async def rerun(self, key: Key, by: By, reason: str) -> Enqueued | Clash | Refusal:
-        """A new job like one that has ended; the old one stays as it is."""
-        [answer] = await self.apply(Rerun(), [key], by, reason)
-        assert isinstance(answer, Enqueued | Clash | Refusal)  # noqa: S101 - no old job is moved
+        [answer] = await self._commands.carry_out([Change(key, j.Cancel(), by, reason)])
         return answer
 
     async def apply(
@@ -128,10 +92,6 @@ class Operators:
             return made if isinstance(made, Refusal) else Enqueued(made.job)
         answer = j.decide(stored.job, command_of(verb, now), now, ctx)
         return softened(verb, answer, stored)
-
-    async def _plain(self, key: Key, command: Plain, by: By, reason: str | None) -> j.Answer:
-        [answer] = await self._commands.carry_out([Change(key, command, by, reason)])
-        return answer
 
     async def _rerun(
         self, verb: Rerun, keys: Sequence[Key], by: By, reason: str | None

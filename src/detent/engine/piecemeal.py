@@ -1,12 +1,10 @@
-"""Many of something, made piece by piece: whoever shares the loop waits for one piece at most."""
+"""Does long work in short pieces, so that others get their turn in the loop in between."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
-
-__all__ = ["PIECE", "piecemeal"]
 
 PIECE: Final = 500
 """A few milliseconds of work."""

@@ -16,8 +16,6 @@ from typing import Final
 from detent.engine.addresses import Resolve, Rules, Target, checked, resolve, target_of
 from detent.errors import PostFailed
 
-__all__ = ["HEAD_BYTES_MAX", "TIMEOUT_S", "Poster"]
-
 TIMEOUT_S: Final = 10.0
 """For everything together: name, connection, TLS, request, answer."""
 LOOK_S: Final = 2.0

@@ -7,8 +7,6 @@ import os
 from detent import host
 from detent.stores.api import Process
 
-__all__ = ["here", "is_gone", "process_of"]
-
 
 def here() -> Process | None:
     """The process that asks; `None` where the system does not tell enough to know it again."""

@@ -17,16 +17,6 @@ from detent.lifecycle.workflow import (
     workflow_percentage,
 )
 
-__all__ = [
-    "Before",
-    "Listed",
-    "Progress",
-    "Result",
-    "StepProgress",
-    "before",
-    "progress_of",
-]
-
 
 class Listed(msgspec.Struct, frozen=True):
     """A workflow in a list."""

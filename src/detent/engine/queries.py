@@ -23,8 +23,6 @@ from detent.lifecycle.job.table import ENDED, IN_HANDS, JobState
 from detent.stores.api import GateKind, Key, Limited, LimitKind, Store, Stored, key_of
 from detent.stores.select import Filter, Page
 
-__all__ = ["AHEAD_MAX", "Listing", "Queries", "QueueRow", "Shown", "Why"]
-
 AHEAD_MAX = 1_000
 """How many jobs are looked at to count those that go first; a longer queue is told as such."""
 _COUNT_PAGE = 200

@@ -21,8 +21,6 @@ from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import Failure, Line, Note, Stored, key_of
 
-__all__ = ["EVENTS", "Answered", "Report", "answered", "before_it", "change_of", "report_of"]
-
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One thing said about one job. Without an event it is only lines, and how far it is.

@@ -10,7 +10,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -19,25 +19,23 @@ from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import Deadlines
 from detent.stores.api import Idempotency, Stored
 
-__all__ = ["once", "rerun_ask", "unreadable", "unrepeatable"]
-
 ONCE_US = 24 * 3_600 * 1_000_000
 
 
 def unrepeatable(stored: Stored | None, by: By) -> Refusal | None:
     """Why there cannot be another one like it; what its profile has against it is asked later."""
     if stored is None:
-        return _refusal("unknown_job", None, by, "no such job")
+        return refused("unknown_job", None, by, "no such job")
     if stored.job.ended_at is None:
-        return _refusal("not_ended", stored, by, "it has not ended; cancel it first, or let it run")
+        return refused("not_ended", stored, by, "it has not ended; cancel it first, or let it run")
     if stored.job.erased_at is not None:
-        return _refusal("erased", stored, by, "its arguments were erased")
+        return refused("erased", stored, by, "its arguments were erased")
     return None
 
 
 def unreadable(stored: Stored, by: By, why: str) -> Refusal:
     """That its secrets do not open here, so that no other job can have them."""
-    return _refusal("secret_unreadable", stored, by, why)
+    return refused("secret_unreadable", stored, by, why)
 
 
 def rerun_ask(stored: Stored, reason: str | None) -> Ask:
@@ -73,6 +71,7 @@ def once(ask: Ask, now: int) -> Ask:
     return replace(ask, idempotency=Idempotency(told, told, now + ONCE_US))
 
 
-def _refusal(code: str, stored: Stored | None, by: By, why: str) -> Refusal:
+def refused(code: str, stored: Stored | None, by: By, why: str) -> Refusal:
+    """That there is no such new job, and why."""
     state = None if stored is None else stored.job.state
     return j.JOB.refusal(code, state, JobEvent.ENQUEUE, by.kind, detail=why)

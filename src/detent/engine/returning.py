@@ -1,4 +1,4 @@
-"""Jobs that were claimed for somebody who is not there any more go back: nobody waits for a lease.
+"""Hands back jobs that were claimed for somebody who has gone, without waiting for a lease.
 
 Whoever claims may be called off before the answer comes, or be gone when it has come. Nothing has
 begun then, so nothing is charged.
@@ -18,8 +18,6 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Stepped, Stored, key_of
-
-__all__ = ["INTERRUPTED", "Returning"]
 
 INTERRUPTED: Final = "INTERRUPTED"
 """What a job fails with that may not go back."""

@@ -11,27 +11,13 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask, OnConflict
+from detent.engine.asks import Ask, OnConflict
 from detent.engine.timetable import Timetable, timetable
 from detent.errors import BadSchedule
 from detent.lifecycle.event import By
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Key, Record
-
-__all__ = [
-    "CATCH_UP_MAX",
-    "CHANGES_MAX",
-    "KIND",
-    "CatchUp",
-    "Changed",
-    "Overlap",
-    "Plan",
-    "Schedule",
-    "due_slots",
-    "read",
-    "written",
-]
 
 KIND = "schedule"
 CHANGES_MAX = 20

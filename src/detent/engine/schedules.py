@@ -11,10 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine import limits
+from detent.engine.asks import born
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared, bared, has_arguments
-from detent.engine.enqueueing import Answer, Clash, Enqueued, born
+from detent.engine.enqueueing import Answer, Clash, Enqueued
 from detent.engine.firing import Firing, ask_for
 from detent.engine.identity import Identity
 from detent.engine.schedule import KIND, Overlap, Plan, Schedule, check, read, written
@@ -42,8 +43,6 @@ from detent.stores.api import (
     Taken,
     Unit,
 )
-
-__all__ = ["Schedules"]
 
 _log = logging.getLogger(__name__)
 _HELD = "secret arguments would lie in the schedule: let the job look them up"

@@ -1,4 +1,4 @@
-"""Sealing as time goes by: whoever changes the past a minute later cannot do it unseen.
+"""Seals new events every minute, so that changing them later is noticed.
 
 One of all who look after a store does it, a piece with every turn, so that what is due never waits
 for it. Whatever is too much for that is sealed when old jobs are forgotten, at the latest.
@@ -11,8 +11,6 @@ from typing import Final
 
 from detent.stores.api import Store
 
-__all__ = ["EVERY_US", "PIECE", "Sealing"]
-
 EVERY_US: Final = 60_000_000
 PIECE: Final = 1_000
 """How many events one turn seals: 7 milliseconds on SQLite and 10 on PostgreSQL, quiet."""
@@ -21,7 +19,7 @@ PIECES_MAX: Final = 200
 
 
 class Sealing:
-    """What one upkeep does about it."""
+    """Seals a piece of the feed with each turn of one upkeep."""
 
     def __init__(self, store: Store, is_our_turn: Callable[[int], Awaitable[bool]]) -> None:
         self._store = store

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from detent.engine.asks import Ask
 
-__all__ = ["REDACTED", "Opened", "Owner", "Secrets", "redacted", "redacted_at", "values_at"]
-
 REDACTED: Final = "[secret]"
 """What everybody but the handler sees."""
 _MARK: Final = "$detent:secret"

@@ -1,4 +1,4 @@
-"""What is put right when the clock was set back: waits that were told as an instant of before.
+"""Mends stored instants after the clock was set back.
 
 A job that failed waits for so long, and what is stored is until when. By a clock that was set back
 an hour later that would be an hour more, so it is told again, and its history says so. Instances
@@ -12,20 +12,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec.structs import replace
 
 from detent.engine.identity import Identity
+from detent.engine.paging import job_pages
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.stores.api import Move, Outcome, Store, Stored, Unit, WorkerRow, key_of
-from detent.stores.select import Filter, Page
+from detent.stores.api import Move, Outcome, Store, Stored, Unit, WorkerRow
+from detent.stores.select import Filter
 from detent.stores.workers import LATE_US
-
-__all__ = ["Setback", "brought_back"]
 
 _PAGE = 200
 _REASON = "the clock was set back"
 
 
 class Setback:
-    """Tells waits anew, for whoever is the first to see that the clock was set back."""
+    """Moves stored waits to the new clock, once somebody sees that it was set back."""
 
     def __init__(
         self,
@@ -41,13 +40,12 @@ class Setback:
 
     async def mend(self, now: int) -> None:
         """Let all jobs that wait after a failure wait as long as they were to, from now on."""
-        page = Page(_PAGE)
-        while found := await self._store.find(Filter(state=j.JobState.RETRYABLE.value), page):
+        waiting = Filter(state=j.JobState.RETRYABLE.value)
+        async for found in job_pages(self._store, waiting, _PAGE):
             units = [unit for one in found if (unit := self._waiting(one, now)) is not None]
             if units:
                 # Whoever has moved on meanwhile did so by the new clock.
                 await self._commit(units)
-            page = Page(_PAGE, key_of(found[-1].job))
 
     def _waiting(self, stored: Stored, now: int) -> Unit | None:
         job = stored.job

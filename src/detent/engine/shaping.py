@@ -17,13 +17,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.entering import Entry
 from detent.errors import BadPolicy
 from detent.lifecycle import workflow as w
 from detent.lifecycle.workflow import StepPlan
-
-__all__ = ["Filled", "Order", "Part", "batch", "chain", "dag", "group", "stages"]
 
 NAME_MAX = 255
 JOBS_MAX = 1_000_000
@@ -118,7 +116,7 @@ def check(order: Order) -> None:
 
 
 def check_part(part: Part, tenant: str) -> None:
-    """The same for one step."""
+    """Raise `BadPolicy` when a step cannot be part of a workflow."""
     if not 0 < len(part.plan.id) <= NAME_MAX:
         raise BadPolicy(f"workflow: a step's name has 1 to {NAME_MAX} characters", field="name")
     for ask in part.jobs:

@@ -11,8 +11,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job, JobState
 from detent.lifecycle.job.table import ENDED, IN_HANDS
 
-__all__ = ["Stay", "Story", "story_of"]
-
 
 class Stay(msgspec.Struct, frozen=True):
     """The time a job spent in one state: how it got there, and until when; `None` is until now."""

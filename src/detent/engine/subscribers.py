@@ -25,8 +25,6 @@ from detent.errors import BadOption, StoreError
 from detent.lifecycle.event import Event
 from detent.stores.api import Committed, Fed, Own, Record, Store, Unit
 
-__all__ = ["KIND", "Cursor", "Stopped", "Subscriber", "Subscribers", "end_of", "one_by_one"]
-
 KIND = "subscriber"
 BATCH = 100
 """How many events are delivered before the cursor is moved: what may come twice after a crash."""
@@ -99,7 +97,7 @@ class Subscribers:
 
     @property
     def names(self) -> frozenset[str]:
-        """Who is delivered to."""
+        """The names of all subscribers here."""
         return frozenset(self._all)
 
     def add(self, subscriber: Subscriber) -> None:

@@ -11,8 +11,6 @@ import msgspec
 from detent.engine.schedule import CHANGES_MAX, Changed
 from detent.stores.api import GateKind, Key, LimitKind, Record
 
-__all__ = ["KIND", "Switch", "changed", "name_of_gate", "name_of_limit", "read"]
-
 KIND = "switch"
 
 

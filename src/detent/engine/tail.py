@@ -18,8 +18,6 @@ from detent.engine.subscribers import end_of
 from detent.errors import StoreError
 from detent.stores.api import Fed, Store
 
-__all__ = ["BUFFER_MAX", "Dropped", "Listener", "Tail"]
-
 PAUSE_S: Final = 0.1
 PAGE: Final = 1_000
 BUFFER_MAX: Final = 1_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["counted", "told_at", "told_span"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS, _SECOND = 1_000, 1_000_000
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

@@ -19,8 +19,6 @@ from cronsim import CronSim
 from detent.engine.cron import every_us, fields_of
 from detent.errors import BadSchedule
 
-__all__ = ["Cron", "Every", "Timetable", "timetable", "zone_of"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)

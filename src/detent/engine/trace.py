@@ -13,8 +13,6 @@ import msgspec
 
 from detent.errors import BadOption
 
-__all__ = ["Trace", "read", "with_trace"]
-
 _PARENT: Final = re.compile(r"(?P<version>[0-9a-f]{2})-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _MEMBER: Final = re.compile(
     r"[ \t]*(?:[a-z0-9][a-z0-9_\-*/]{0,240}(?:@[a-z][a-z0-9_\-*/]{0,13})?"

@@ -34,8 +34,6 @@ from detent.lifecycle.profile import HEARTBEAT_LEASE_US, PROFILES, Delivery
 from detent.lifecycle.retry import ErrorInfo
 from detent.stores.api import Death, Due, Failure, Move, Record, Store, Unit, WorkerRow
 
-__all__ = ["Answers", "Done", "Upkeep"]
-
 Answers: TypeAlias = dict[str, Callable[[Sequence[Record]], Awaitable[None]]]
 """By kind of small record, who answers those that are due."""
 

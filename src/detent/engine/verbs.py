@@ -10,8 +10,6 @@ from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Stored
 
-__all__ = ["Plain", "Rerun", "RunNow", "Verb", "command_of", "softened"]
-
 
 class RunNow(msgspec.Struct, frozen=True):
     """Make a job that waits for its time available."""
@@ -33,7 +31,7 @@ Verb: TypeAlias = Plain | RunNow | Rerun
 
 
 def command_of(verb: Plain | RunNow, now: int) -> Plain:
-    """What the lifecycle is asked for."""
+    """The command of the lifecycle that carries the verb out."""
     return j.Reschedule(now) if isinstance(verb, RunNow) else verb
 
 

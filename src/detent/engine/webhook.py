@@ -17,25 +17,6 @@ from detent.lifecycle import MACHINES
 from detent.lifecycle.event import Event
 from detent.stores.api import Record, Stored
 
-__all__ = [
-    "DELAYS_S",
-    "DELIVERY",
-    "HOOK",
-    "TRIAL",
-    "Delivery",
-    "Locked",
-    "Only",
-    "Standing",
-    "Style",
-    "Webhook",
-    "delivery_of",
-    "headers_of",
-    "need_known",
-    "signature",
-    "trial_of",
-    "type_of",
-]
-
 HOOK: Final = "webhook"
 DELIVERY: Final = "webhook-delivery"
 DELAYS_S: Final = (30, 120, 600, 3_600, 14_400, 43_200, 86_400)

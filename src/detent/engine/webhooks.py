@@ -34,8 +34,6 @@ from detent.errors import BadWebhook, StoreBusy, TooMany, UnknownWebhook
 from detent.lifecycle.event import Event
 from detent.stores.api import Committed, Fed, Key, Own, Record, Store, Stored, Unit
 
-__all__ = ["HOOKS_MAX", "Webhooks"]
-
 HOOKS_MAX: Final = 100
 """Of one tenant: each event is compared with each of them."""
 ANYTHING: Final = Only()
@@ -62,7 +60,7 @@ class Webhooks:
         self._poster = poster
         self._subscribers = Subscribers(store, coalescer, identity)
         self._subscribers.add(Subscriber("webhooks", lambda _: True, self._spread))
-        self.delivering = Delivering(self, store, coalescer, identity, poster)
+        self.delivering = Delivering(self, store, poster)
         """Sends what is due; upkeep asks it."""
 
     # --- reading --------------------------------------------------------------------------------
@@ -76,11 +74,9 @@ class Webhooks:
         """The webhooks of a tenant."""
         return [_hook(one) for one in await self._store.records(HOOK, tenant, limit=HOOKS_MAX)]
 
-    async def deliveries(
-        self, tenant: str = "", after: str | None = None, limit: int = 100
-    ) -> Sequence[Delivery]:
+    async def deliveries(self, tenant: str = "", limit: int = 100) -> Sequence[Delivery]:
         """What was sent, is to be sent, or could not be, oldest first; kept for a few days."""
-        page = await self._store.records(DELIVERY, tenant, after, limit)
+        page = await self._store.records(DELIVERY, tenant, limit=limit)
         return [msgspec.json.decode(one.data or "", type=Delivery) for one in page]
 
     def signing(self, hook: Webhook, now: int) -> Sequence[str]:

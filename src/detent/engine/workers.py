@@ -19,8 +19,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.replay import Fault, go_on
 from detent.stores.api import Key, Life, Store, WorkerRow
 
-__all__ = ["BATCH", "FLEET", "Listed", "Workers"]
-
 BATCH: Final = 500
 """How many events one commit takes; whoever has more sends several."""
 FLEET: Final = "fleet "
@@ -75,27 +73,22 @@ class Workers:
             new += await self._ship(events[start : start + BATCH])
         return new
 
-    async def listed(self, *, gone: bool = False, slot: str | None = None) -> list[Listed]:
+    async def listed(self, *, gone: bool = False) -> list[Listed]:
         """Instances that are there, or with `gone` those that are remembered, by id."""
         rows = {row.id: row for row in await self._store.workers(_PAGE, gone=gone)}
-        lives = {one.id: one for one in await self._found(slot)}
+        lives = {one.id: one for one in await self._found()}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
-        meant = [one for one in found if one.is_gone is gone and _is_of(one, slot)]
+        meant = [one for one in found if one.is_gone is gone]
         return [one if one.supervisor or gone else await self._kept(one) for one in meant]
 
-    async def history(self, instance: str, tenant: str = "") -> Sequence[Event]:
+    async def history(self, instance: str) -> Sequence[Event]:
         """What happened to one instance, oldest first."""
-        return await self._store.history((tenant, instance))
+        return await self._store.history(("", instance))
 
-    async def of_slot(self, slot: str, tenant: str = "") -> list[w.Instance]:
-        """All instances that a slot has had, as far as they are remembered, the newest first."""
-        found = [one for one in await self._found(slot) if one.tenant == tenant]
-        return sorted(found, key=lambda one: (one.created_at, one.id), reverse=True)
-
-    async def _found(self, slot: str | None) -> list[w.Instance]:
+    async def _found(self) -> list[w.Instance]:
         found: list[w.Instance] = []
         after: Key | None = None
-        while page := await self._store.find_instances(slot=slot, after=after, limit=_PAGE):
+        while page := await self._store.find_instances(after=after, limit=_PAGE):
             found += page
             after = (page[-1].tenant, page[-1].id)
         return found
@@ -166,10 +159,3 @@ def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
     since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
     state = "Gone" if row.lost else row.state.capitalize() or "Alive"
     return Listed(row.id, state, since, row, supervisor=keeper)
-
-
-def _is_of(one: Listed, slot: str | None) -> bool:
-    if slot is None or one.instance is not None:
-        return True
-    who = None if one.row is None else one.row.who
-    return who is not None and who.slot == slot

@@ -10,18 +10,19 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine import keeping
+from detent.engine.asks import Ask, born
 from detent.engine.building import Building, Created
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.declared import Declared
-from detent.engine.enqueueing import Ask, born
 from detent.engine.identity import Identity
 from detent.engine.keeping import KEPT_US, KIND, is_draft, members, named, step_id
+from detent.engine.otel_spans import producing
+from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
 from detent.engine.progress import Before, Listed, Progress, Result, before, progress_of
 from detent.engine.secrets import Secrets
 from detent.engine.shaping import Order, Part, check_member, check_part
-from detent.engine.spans import producing
 from detent.errors import BatchTooLarge, StoreBusy, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
@@ -44,8 +45,6 @@ from detent.stores.api import (
     Unit,
 )
 from detent.stores.select import FIRST_PAGE, Filter, Page
-
-__all__ = ["Workflows"]
 
 _PAGE = 1_000
 _News: TypeAlias = list[New]
@@ -118,10 +117,8 @@ class Workflows:
         tenant, workflow = key
         chosen = Filter(tenant=tenant, workflow=workflow, step=step_id(workflow, step))
         found: list[Result] = []
-        after: Key | None = None
-        while page := await self._store.find(chosen, Page(_PAGE, after)):
+        async for page in job_pages(self._store, chosen, _PAGE):
             found += [_result(one) for one in page]
-            after = (tenant, page[-1].job.id)
         return found[::-1]
 
     async def before(self, job: Job) -> Before:

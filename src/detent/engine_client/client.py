@@ -18,8 +18,6 @@ from socketio.exceptions import SocketIOError
 from detent.engine_client.jobs import Gone, JobFault, Pushed, PushedJob, plain
 from detent.errors import EngineRefused, PackageMissing
 
-__all__ = ["EngineClient"]
-
 _log = logging.getLogger(__name__)
 
 _SPACE: Final = "/engine"

@@ -10,8 +10,6 @@ import msgspec
 
 from detent.errors import EngineRefused
 
-__all__ = ["Asker", "Gone", "JobFault", "Pushed", "PushedJob", "plain"]
-
 _OVER: Final = frozenset({"JOB_ENDED", "LEASE_ENDED", "NOT_HOLDER", "UNKNOWN_JOB"})
 """Whatever is said about this job, nobody listens any more."""
 

@@ -4,48 +4,6 @@ from __future__ import annotations
 
 from detent.errors.root import DetentError
 
-__all__ = [
-    "AddressRefused",
-    "AppAmbiguous",
-    "AppBroken",
-    "AppError",
-    "AppMissing",
-    "AppNotFound",
-    "BadArguments",
-    "BadOption",
-    "BadResult",
-    "BadSchedule",
-    "BadSecretKey",
-    "BadSignature",
-    "BadWebhook",
-    "InsideLoop",
-    "JobCancelled",
-    "JobExists",
-    "JobFailed",
-    "LimitError",
-    "NameTooLong",
-    "NoSecretKey",
-    "NotPortable",
-    "OpenToAll",
-    "PayloadTooDeep",
-    "PayloadTooLarge",
-    "PostFailed",
-    "ResultTimeout",
-    "ResultTooLarge",
-    "ScheduleExists",
-    "SecretError",
-    "SecretUnreadable",
-    "TooMany",
-    "UnknownJob",
-    "UnknownKey",
-    "UnknownSchedule",
-    "UnknownWebhook",
-    "UnknownWorkflow",
-    "WebhookError",
-    "WorkflowAborted",
-    "WorkflowFailed",
-]
-
 
 class AppError(DetentError):
     """The program that jobs are to be run from cannot be used; `fields["reference"]` names it."""

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = [
-    "BadHistory",
-    "BadMachine",
-    "BadPolicy",
-    "BadProof",
-    "DetentError",
-    "IllegalTransition",
-]
-
 
 class DetentError(Exception):
     """Something Detent refuses; `code` is stable, `fields` hold the facts."""

@@ -4,33 +4,6 @@ from __future__ import annotations
 
 from detent.errors.root import DetentError
 
-__all__ = [
-    "BadName",
-    "BadUrl",
-    "BatchTooLarge",
-    "ClockAhead",
-    "NoStore",
-    "ReadTooLong",
-    "SchemaAhead",
-    "SchemaBehind",
-    "ServerAway",
-    "ServerRefused",
-    "StoreBroken",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreFull",
-    "StoreOpen",
-    "StoreRefused",
-    "StoreUnavailable",
-    "UnfitUnit",
-    "UnknownConnection",
-    "Unstorable",
-    "UnsupportedStore",
-    "WrongIsolation",
-]
-
 
 class StoreError(DetentError):
     """A store cannot do what it was asked; nothing of the call was committed, unless it says so."""

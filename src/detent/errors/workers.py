@@ -4,35 +4,6 @@ from __future__ import annotations
 
 from detent.errors.root import DetentError
 
-__all__ = [
-    "AlreadyStarted",
-    "BadJournal",
-    "BadRoute",
-    "BadSpec",
-    "ChannelBroken",
-    "CommandNotFound",
-    "CommandRefused",
-    "ContainerError",
-    "EngineInUse",
-    "EngineRefused",
-    "ForkFailed",
-    "InstanceLost",
-    "JournalLocked",
-    "NotQuiet",
-    "NotSuspendable",
-    "PackageMissing",
-    "PoolBroken",
-    "ProcessError",
-    "SlotExists",
-    "StartFailed",
-    "SupervisorError",
-    "SuspendTimeout",
-    "TooManyFiles",
-    "UnknownSlot",
-    "UnknownWorker",
-    "WorkerSilent",
-]
-
 
 class ProcessError(DetentError):
     """A process that cannot be started, or cannot be spoken to."""

@@ -14,8 +14,6 @@ import msgspec
 
 from detent.lifecycle.machine import Actor
 
-__all__ = ["By", "Charge", "Event", "Made", "StepMade", "WorkerFacts"]
-
 
 class Charge(StrEnum):
     """What an event cost the job, written down so that a later rule cannot rewrite history."""

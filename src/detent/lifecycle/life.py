@@ -1,4 +1,4 @@
-"""What is true of every step of every life, whatever kind of record lives it."""
+"""The rules that every step of a history keeps, whatever kind of record it is about."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Protocol
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Machine
-
-__all__ = ["Record", "broken_life", "creates_nothing", "faulty", "must_hold"]
 
 
 class Record(Protocol):

@@ -16,18 +16,6 @@ import msgspec
 
 from detent.errors import BadMachine, IllegalTransition
 
-__all__ = [
-    "Actor",
-    "Amendment",
-    "Edge",
-    "Guard",
-    "Machine",
-    "Phase",
-    "Refusal",
-    "State",
-    "Transition",
-]
-
 
 class Phase(StrEnum):
     """What a state means to somebody who does not know the machine."""

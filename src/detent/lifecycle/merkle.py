@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-__all__ = ["GrowingRoot", "climb", "leaf_hash", "paths_of", "root_of", "route", "skip_of"]
-
 
 class GrowingRoot:
     """The root of leaves that come one by one, in the space of one hash per doubling."""

@@ -13,23 +13,6 @@ import msgspec
 
 from detent.lifecycle.event import Charge
 
-__all__ = [
-    "CANCEL_GRACE_US",
-    "EXPIRED_CODE",
-    "HEARTBEAT_LEASE_US",
-    "POISON_CODE",
-    "PROFILES",
-    "SPAN_US_MAX",
-    "Again",
-    "CancelMode",
-    "Deadlines",
-    "Delivery",
-    "Drain",
-    "Profile",
-    "ProfileName",
-    "Surface",
-]
-
 SECOND_US = 1_000_000
 HEARTBEAT_LEASE_US = 15 * SECOND_US
 """How long a worker instance is trusted after its last beat."""
@@ -128,12 +111,10 @@ class Profile(msgspec.Struct, frozen=True):
         return self.codes[(state, event)]
 
 
-def _codes(
-    *, lost: str, lost_pending: str | None = None, unconfirmed: str, late: str, stuck: str
-) -> dict[tuple[str, str], str]:
+def _codes(*, lost: str, unconfirmed: str, late: str, stuck: str) -> dict[tuple[str, str], str]:
     return {
         ("active", "lose"): lost,
-        ("pending", "lose"): lost_pending or lost,
+        ("pending", "lose"): lost,
         ("pending", "time_out"): unconfirmed,
         ("active", "time_out"): late,
         ("available", "deadline"): stuck,

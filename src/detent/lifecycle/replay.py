@@ -21,8 +21,6 @@ from detent.lifecycle.job.table import JobEvent
 from detent.lifecycle.life import broken_life
 from detent.lifecycle.machine import Machine, Refusal
 
-__all__ = ["Fault", "at_time", "at_version", "audit", "go_on", "recount"]
-
 
 class Fault(msgspec.Struct, frozen=True):
     """The first step of a history that cannot have happened, and why."""

@@ -18,23 +18,6 @@ import msgspec
 
 from detent.errors import BadPolicy
 
-__all__ = [
-    "DEAD_LETTER_ASKED",
-    "DISCARD_ASKED",
-    "EXHAUSTED",
-    "NOT_RETRYABLE",
-    "ErrorInfo",
-    "Exhaustion",
-    "RetryPolicy",
-    "Strategy",
-    "Verdict",
-    "allowed",
-    "delay_us",
-    "judge",
-    "total_end",
-    "within",
-]
-
 EXHAUSTED: Final = "exhausted"
 NOT_RETRYABLE: Final = "not_retryable"
 DISCARD_ASKED: Final = "discard_asked"

@@ -55,23 +55,6 @@ from detent.errors import BadHistory, BadProof
 from detent.lifecycle.event import Event
 from detent.lifecycle.merkle import climb, leaf_hash, paths_of, root_of, route, skip_of
 
-__all__ = [
-    "GENESIS",
-    "Block",
-    "Entry",
-    "Proof",
-    "Sealed",
-    "canonical",
-    "check",
-    "head",
-    "head_message",
-    "leaf",
-    "prove",
-    "route",
-    "seal",
-    "skip_of",
-]
-
 GENESIS: Final = "0" * 64
 _EVENT_LABEL: Final = b"detent.event.v1\n"
 _BLOCK_LABEL: Final = "detent.block.v1"

@@ -22,8 +22,6 @@ from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from detent.runtime.complaining import Complaint
 from detent.stores.api import Death, WorkerRow
 
-__all__ = ["Beating", "Hearing", "Pace", "boot_clock"]
-
 _log = logging.getLogger(__name__)
 _US = 1_000_000
 _FAULTS = (DetentError, OSError, TimeoutError)
@@ -114,12 +112,8 @@ class Beating:
             kept.row = replace(kept.row, state=state)
             self._wake.set()
 
-    def drop(self, instance: str) -> None:
-        """Renew it no longer; its lease runs out by itself."""
-        self._kept.pop(instance, None)
-
     async def registered(self, instance: str) -> None:
-        """Returns when the store knows the instance; never, if it is dropped before that."""
+        """Returns when the store knows the instance; never, if it is gone before that."""
         await self._kept[instance].proven.wait()
 
     def proven_s(self, instance: str) -> float:

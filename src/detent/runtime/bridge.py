@@ -22,17 +22,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from detent.errors import InsideLoop, StoreClosed
 from detent.runtime.crossing import Crossing
-from detent.runtime.lone import LEAVE_S, Lone, ended, is_lone
-
-__all__ = [
-    "Bridge",
-    "Bridged",
-    "awaiting",
-    "awaiting_each",
-    "blocking",
-    "blocking_each",
-    "need_no_loop",
-]
+from detent.runtime.lone_loop import LEAVE_S, Lone, ended, is_lone
 
 _log = logging.getLogger(__name__)
 

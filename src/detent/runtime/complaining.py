@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Complaint"]
-
 AGAIN_S: Final = 60.0
 """How often it is said while it lasts."""
 _OVER_S: Final = 10.0

@@ -32,8 +32,6 @@ from detent.runtime.outcomes import Cancelled
 from detent.stores import inside
 from detent.stores.api import Limit, Line, Note, Stored, key_of
 
-__all__ = ["Asking", "Context", "Ending", "Heard", "Promise", "need_no_conn"]
-
 T = TypeVar("T")
 PERCENT_MAX = 100
 _LEVEL_MAX = 20

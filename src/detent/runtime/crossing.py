@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-__all__ = ["Crossing"]
-
 T = TypeVar("T")
 
 

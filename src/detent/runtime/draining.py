@@ -29,8 +29,6 @@ from detent.runtime.signature import Signature
 from detent.runtime.watching import Watching
 from detent.stores.api import Death, Key, Stored, Want, Who, WorkerRow
 
-__all__ = ["Drain"]
-
 BEAT_S = 5.0
 LOOK_US = 100_000
 """How often it looks what time has done, and where jobs are: as often as upkeep does."""

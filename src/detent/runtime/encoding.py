@@ -16,10 +16,8 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
-from detent.runtime.holding import complaint_of, keeper_of
 from detent.runtime.outcomes import Outcome
-
-__all__ = ["BadValue", "Reader", "digest_of", "encode", "is_foreign", "mended"]
+from detent.runtime.pydantic_rules import complaint_of, keeper_of
 
 _NULL = b"null"
 _AT = re.compile(r" - at `(?:key in )?\$(.*)`$")

@@ -29,8 +29,6 @@ from detent.runtime.outcomes import (
 )
 from detent.stores.api import Failure, Line, Stored, key_of
 
-__all__ = ["FAILED", "Raised", "Told", "Written", "ending", "message_of", "told_of", "type_of"]
-
 _DISCARD = "DISCARD"
 _NOTHING = "null"
 _BACKTRACE_CHARS_MAX = 65_536

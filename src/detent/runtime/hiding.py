@@ -16,8 +16,6 @@ import msgspec
 
 from detent.errors import BadArguments, BadSignature
 
-__all__ = ["ALL", "Hidden", "Redact"]
-
 Redact: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 ALL: Final = "kwargs"
 """The place of all arguments that have names."""

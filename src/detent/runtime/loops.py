@@ -14,5 +14,3 @@ except ImportError:
     new_loop = asyncio.new_event_loop
 else:
     new_loop = uvloop.new_event_loop
-
-__all__ = ["new_loop"]

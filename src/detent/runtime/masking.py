@@ -16,8 +16,6 @@ import msgspec
 
 from detent.engine.secrets import REDACTED
 
-__all__ = ["CHARS_MIN", "Mask"]
-
 CHARS_MIN: Final = 3
 
 

@@ -27,8 +27,6 @@ from typing import Any, Generic, TypeVar
 from detent.errors import BadSignature
 from detent.runtime.bridge import Bridge
 
-__all__ = ["Around", "Arounds"]
-
 T = TypeVar("T")
 Around = Callable[[T], Iterator[None]] | Callable[[T], AsyncIterator[None]]
 """A generator function that yields once; asynchronous or not."""
@@ -52,7 +50,7 @@ class Arounds(Generic[T]):
         self._made.append(function)
 
     def within(self, function: Around[T]) -> Arounds[T]:
-        """The same inside of another one."""
+        """These, with `function` around all of them."""
         return Arounds([function, *self._made])
 
     @asynccontextmanager

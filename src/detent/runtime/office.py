@@ -18,8 +18,6 @@ from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.stores.api import Claimed, Key, LimitRow, Line, Note, Stored, Want
 
-__all__ = ["Books", "Earlier", "Locks", "Office"]
-
 
 class Books(Protocol):
     """Where jobs are kept, as far as a worker sees it."""

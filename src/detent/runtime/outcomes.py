@@ -11,19 +11,6 @@ from datetime import timedelta
 from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = [
-    "FAILED",
-    "Cancelled",
-    "Discard",
-    "Outcome",
-    "Retry",
-    "Snooze",
-    "Span",
-    "UpstreamError",
-    "is_code",
-    "us_of",
-]
-
 FAILED = "handler_error"
 """The code of a failure that brings none of its own."""
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,100}")

@@ -8,8 +8,6 @@ from typing import Final
 from detent.host import boot_id, is_alive, kill_session, members, start_time
 from detent.runtime.supervisor.body import Born
 
-__all__ = ["SessionRemains"]
-
 _PAUSE_S: Final = 0.02
 
 

@@ -23,8 +23,6 @@ from detent.runtime.outcomes import Cancelled
 from detent.runtime.running import Flight, Why
 from detent.stores.api import Failure, LimitKind, LimitRow, Line
 
-__all__ = ["DIED", "INTERRUPTED", "STALLED", "Report", "Reporter", "failing", "timing_out"]
-
 DIED = "process_died"
 """The code of the error of an attempt whose process ended without a word."""
 STALLED = "stalled"

@@ -28,8 +28,6 @@ from detent.runtime.office import Office
 from detent.runtime.signature import Signature
 from detent.stores.api import Key, Stored, key_of
 
-__all__ = ["LOOK_S", "Flight", "Moment", "Runner", "Step", "Why"]
-
 LOOK_S = 0.5
 
 

@@ -25,8 +25,6 @@ from detent.runtime.encoding import BadValue, Reader, encode, is_foreign
 from detent.runtime.executors.means import Means
 from detent.runtime.hiding import Hidden
 
-__all__ = ["Signature"]
-
 _P = inspect.Parameter
 _MANY = (_P.VAR_POSITIONAL, _P.VAR_KEYWORD)
 _PLAIN = (int, str, bool)

@@ -24,8 +24,6 @@ from detent.runtime.reporting import failing, timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Glancing, Key, Line, Note, Stored
 
-__all__ = ["Watching"]
-
 _log = logging.getLogger(__name__)
 _TURN_S = 0.1
 """How fine the ladder and time limits are."""
@@ -80,7 +78,7 @@ class Watching:
         self._named.add(job_id)
 
     async def turn(self) -> None:
-        """Everything that is due now."""
+        """Do everything that is due now: stops, timeouts, and a look at the store."""
         now = time.monotonic()
         self._climb_all(now)
         await self._time_out()

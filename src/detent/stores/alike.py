@@ -1,4 +1,4 @@
-"""What stores do alike: callers come in only while they are open, and only with the right time."""
+"""What all stores do: refuse calls while they are closed, or with a time that is ahead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from detent.lifecycle.event import Event
 from detent.stores.bell import Bell
 from detent.stores.bounds import need_storable, need_time
 from detent.stores.shapes import Fed, Key
-
-__all__ = ["Alike", "wall_clock"]
 
 T = TypeVar("T")
 
@@ -47,7 +45,7 @@ class Alike(ABC, Generic[T]):
 
     @abstractmethod
     async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
-        """Those of many records."""
+        """The histories of many records, in order."""
 
     def _opened(self, now: int | None = None, rows: Sequence[object] = ()) -> T:
         """What is inside, if the caller's clock is right and these rows can be kept."""

@@ -29,7 +29,6 @@ from detent.stores.shapes import (
     Claimed,
     Committed,
     Counted,
-    Death,
     Due,
     Failure,
     Fair,
@@ -40,7 +39,6 @@ from detent.stores.shapes import (
     Idempotency,
     Key,
     LeaseAlive,
-    Life,
     Limited,
     LimitKind,
     LimitRow,
@@ -53,7 +51,6 @@ from detent.stores.shapes import (
     Outcome,
     Own,
     Passed,
-    Process,
     Record,
     Rejected,
     Retention,
@@ -66,11 +63,10 @@ from detent.stores.shapes import (
     Unique,
     Unit,
     Want,
-    Who,
-    WorkerRow,
     key_of,
     name_of,
 )
+from detent.stores.workers import Death, Life, Process, Who, WorkerRow
 
 __all__ = [
     "RECORDS_MAX",

@@ -1,4 +1,4 @@
-"""Who waits for jobs is woken: by what this store object commits at once, by others soon after."""
+"""Wakes whoever waits for jobs: at once after our own commits, soon after those of others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-
-__all__ = ["Bell"]
 
 
 class Bell:

@@ -1,4 +1,4 @@
-"""New jobs that stand alike, by the column: what they share stands once, and what is their own.
+"""New jobs that differ in little, kept as columns; what they share is kept once.
 
 A store reads them as units like any others, or takes the columns where it can write these at once.
 """
@@ -12,8 +12,6 @@ from detent.lifecycle.job import JobState
 from detent.lifecycle.job.stamping import Stamp
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORD_CHARS, RECORDS_MAX, Body, New, Unit
-
-__all__ = ["SAMPLE_AT", "Birth", "Births", "Mould", "Own", "around_place", "by_mould", "sample"]
 
 SAMPLE_AT: Final = 1_000
 _PLACE: Final = 987_654_321

@@ -1,4 +1,4 @@
-"""What no store does, whoever asks: believe a clock that runs ahead, or do very much at once."""
+"""Refuses what no store accepts: a clock that is ahead, too much at once, unstorable text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from detent.errors import BadName, BatchTooLarge, ClockAhead
 from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
-
-__all__ = ["AGAIN_US", "AHEAD_US_MAX", "TURNS_US", "need_size", "need_storable", "need_time"]
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""

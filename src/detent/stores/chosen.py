@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from detent.lifecycle.dead_letters import is_letter
 from detent.lifecycle.job import JobState
-from detent.lifecycle.letters import is_letter
 from detent.lifecycle.workflow import Flow
 from detent.stores.gates import behind
 from detent.stores.select import Filter, Only
 from detent.stores.shapes import Key, Retention, Stored
-
-__all__ = ["is_chosen", "is_kept"]
 
 _OF_JOB = ("tenant", "queue", "state", "profile", "workflow", "step", "held")
 _OF_BODY = ("type", "key")

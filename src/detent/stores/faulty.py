@@ -1,4 +1,4 @@
-"""A store that has bad days: what can go wrong between a caller and its database, by seed.
+"""A store whose calls fail by seed, as they do when a connection to a database is cut.
 
     store = faulty(stores.open("sqlite:///detent.db"), Faults(seed=7, rates={Fault.LOST: 0.1}))
 
@@ -20,8 +20,6 @@ import msgspec
 
 from detent.errors import StoreBusy, StoreUnavailable
 from detent.stores.api import Store
-
-__all__ = ["Fault", "Faults", "FaultyStore", "faulty"]
 
 
 class Fault(StrEnum):

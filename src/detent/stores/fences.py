@@ -1,12 +1,10 @@
-"""What the row behind a lease says: the third fence, in two questions. Pure."""
+"""The third fence: whether a lease is over, and whether a worker is trusted. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from detent.lifecycle.job import Lease
-
-__all__ = ["MISSING", "is_alive", "is_over"]
 
 MISSING: Final = Lease(0, lost=True)
 """A row that is not there counts as lost."""

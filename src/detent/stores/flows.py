@@ -21,8 +21,6 @@ from detent.lifecycle.workflow import Accepted, Flow, Tally
 from detent.lifecycle.workflow.tally import NOTHING, Standing
 from detent.stores.shapes import FlowMove, Key, Unit, key_of
 
-__all__ = ["Changes", "Followed", "Moved", "changes_of", "followed", "heard_of", "is_stale"]
-
 Moved: TypeAlias = tuple[Standing | None, Job]
 """A job before and after a move; `None` for one that is new."""
 Changes: TypeAlias = dict[Key, dict[str, Tally]]

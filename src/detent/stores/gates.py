@@ -5,8 +5,6 @@ from __future__ import annotations
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate, Job
 
-__all__ = ["behind", "joined"]
-
 
 def behind(job: Job, flow: w.Flow | None, *gates: Gate) -> Gate:
     """The one that the job stands behind; `flow` is its workflow, if it has one."""

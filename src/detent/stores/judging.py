@@ -1,4 +1,4 @@
-"""What speaks against a unit or a wish: fences, names that are taken, what no store may hold.
+"""Judges units and claims against what is stored, before anything is written.
 
 Every store judges by these rules; it only has to know what is stored.
 """
@@ -37,8 +37,6 @@ from detent.stores.shapes import (
 )
 from detent.stores.siblings import Siblings
 
-__all__ = ["Head", "Judge", "denied"]
-
 
 class Head(Protocol):
     """What the fences ask of a stored job."""
@@ -49,15 +47,15 @@ class Head(Protocol):
 
     @property
     def lease(self) -> str | None:
-        """Which a move must know if it relies on one."""
+        """The lease it is held under; a move that relies on one must name it."""
 
     @property
     def wire(self) -> int:
-        """Whether that lease has a row of its own."""
+        """Whether the lease has a row of its own, and not its holder's."""
 
     @property
     def holder(self) -> str | None:
-        """Whose row is behind it otherwise."""
+        """The worker whose row stands behind the lease, if it is no wire lease."""
 
 
 class Judge(ABC):

@@ -13,8 +13,6 @@ from detent.lifecycle.machine import Machine
 from detent.lifecycle.workflow import STEP, WORKFLOW, Flow, Step, Workflow
 from detent.stores.shapes import FlowMove, Key, Unit, Want, key_of, name_of
 
-__all__ = ["fault", "is_grantable", "is_storable"]
-
 _INT_MAX = 2**63 - 1
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _NUL = b"\\u0000"

@@ -13,8 +13,6 @@ import msgspec
 from detent.errors import BadPolicy
 from detent.lifecycle.profile import SPAN_US_MAX
 
-__all__ = ["COUNT_MAX", "FRESH", "Limit", "Used", "free_at", "room", "spent"]
-
 COUNT_MAX = 1_000_000
 """The most that a limit may allow; whoever wants more wants none."""
 _AHEAD_US = 5_000_000

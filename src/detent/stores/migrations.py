@@ -19,8 +19,6 @@ import msgspec
 
 from detent.errors import SchemaAhead, SchemaBehind
 
-__all__ = ["Migration", "Migrations", "TableVersion", "Watch", "missing", "need_all", "read"]
-
 _MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
 _TAKES = re.compile(r"^-- takes: (.+)$", re.MULTILINE)
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")

@@ -12,13 +12,21 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from detent.lifecycle.job.table import IN_HANDS, PARKED, JobState
 from detent.stores.api import Key, Stored
 from detent.stores.select import Filter, Page
 
-__all__ = ["LOOK", "Piece", "is_narrow", "walked"]
-
 LOOK: Final = 10_000
 """How many jobs one piece walks over."""
+
+
+RARE_STATES: Final = (
+    JobState.DISCARDED,
+    JobState.CANCELLED,
+    JobState.RETRYABLE,
+    JobState.SCHEDULED,
+)
+"""States that few jobs are in, whatever a queue has behind it: an index has only these."""
 
 
 class Piece(NamedTuple):
@@ -31,6 +39,21 @@ class Piece(NamedTuple):
 def is_narrow(chosen: Filter) -> bool:
     """Whether jobs of a tenant may have to be passed over, however few are wanted."""
     return chosen.tenant is not None and chosen != Filter(tenant=chosen.tenant)
+
+
+def shortest(chosen: Filter) -> str:
+    """The statement that walks over the fewest jobs."""
+    if chosen.only is not None:
+        return f"found_{chosen.only}"
+    if chosen.tag is not None:
+        return "found_tagged"
+    if chosen.workflow is not None:
+        return "found_in_workflow"
+    if chosen.held and chosen.state in PARKED:
+        return "found_on_hold"
+    if chosen.state in IN_HANDS:
+        return "found_held"
+    return "found_rare" if chosen.state in RARE_STATES else "found"
 
 
 async def walked(read: Callable[[Page], Awaitable[Piece]], page: Page) -> list[Stored]:

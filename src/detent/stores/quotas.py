@@ -10,8 +10,6 @@ from detent.stores import limits
 from detent.stores.limits import Limit, Used
 from detent.stores.shapes import Fair, LimitKind, Named, Passed, Want
 
-__all__ = ["Met", "Quotas", "Turns", "names_of"]
-
 Met: TypeAlias = tuple[Limit, Used, int]
 """A limit, what has started under it, and how many jobs under it are in hands."""
 _QUEUE: Final = LimitKind.QUEUE.value
@@ -110,6 +108,8 @@ class Turns:
         self._want = want
         self._now = now
         self._turns = turns
+        self._served: set[Named] = set()
+        self._last: int | None = None
 
     def of(self, queue: str, key: str | None) -> int:
         """When this queue or key was served last; 0 for never."""
@@ -118,7 +118,9 @@ class Turns:
     def serve(self, queue: str, key: str | None) -> None:
         """It is served now, after all others."""
         if self._want.fair:
-            self._turns[self._name(queue, key)] = max(self._now, self._latest() + 1)
+            name = self._name(queue, key)
+            self._turns[name] = self._last = max(self._now, self._latest() + 1)
+            self._served.add(name)
 
     def _latest(self) -> int:
         """When anybody was served last."""

@@ -6,8 +6,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["FIRST_PAGE", "Filter", "Only", "Page"]
-
 
 class Only(StrEnum):
     """What no single field of a job says."""

@@ -12,58 +12,7 @@ from detent.lifecycle.job import Claim, Dispatch, Gate, Job, Lease
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Accepted, Flow, Workflow
 from detent.stores.limits import Limit, Used
-from detent.stores.workers import Death, Life, Process, Who, WorkerRow
-
-__all__ = [
-    "RECORDS_MAX",
-    "RECORD_CHARS",
-    "UNIT_MAX",
-    "Body",
-    "Claimed",
-    "Committed",
-    "Counted",
-    "Death",
-    "Due",
-    "Failure",
-    "Fair",
-    "Fed",
-    "FlowMove",
-    "GateKind",
-    "GateRow",
-    "Idempotency",
-    "Key",
-    "LeaseAlive",
-    "Life",
-    "LimitKind",
-    "LimitRow",
-    "Limited",
-    "Line",
-    "Logged",
-    "Move",
-    "Named",
-    "New",
-    "Note",
-    "Outcome",
-    "Own",
-    "Passed",
-    "Process",
-    "Record",
-    "Rejected",
-    "Retention",
-    "Stale",
-    "StaleFlow",
-    "StaleRecord",
-    "Stepped",
-    "Stored",
-    "Taken",
-    "Unique",
-    "Unit",
-    "Want",
-    "Who",
-    "WorkerRow",
-    "key_of",
-    "name_of",
-]
+from detent.stores.workers import WorkerRow
 
 Key: TypeAlias = tuple[str, str]
 """A record's tenant and id: what it is found by, everywhere."""

@@ -7,8 +7,6 @@ from collections import defaultdict
 from detent.lifecycle.job import Job
 from detent.stores.shapes import Key, New, Outcome, Taken, Unique
 
-__all__ = ["Siblings", "counts"]
-
 
 class Siblings:
     """The jobs of one unit that have been judged so far; none of them is stored yet."""

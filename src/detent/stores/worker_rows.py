@@ -11,8 +11,6 @@ from detent.errors import StoreCorrupt
 from detent.lifecycle.worker import Instance
 from detent.stores.workers import Death, Life, Who, WorkerRow
 
-__all__ = ["beat_row", "death_text", "instance_of", "life_row", "worker_of"]
-
 _encode = msgspec.json.Encoder().encode
 _who = msgspec.json.Decoder(Who).decode
 _death = msgspec.json.Decoder(Death).decode

@@ -15,19 +15,6 @@ from detent.errors import BadHistory
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Instance
 
-__all__ = [
-    "LATE_US",
-    "Death",
-    "Life",
-    "Process",
-    "Who",
-    "WorkerRow",
-    "is_believed",
-    "need_legal",
-    "newest",
-]
-
-
 LATE_US: Final = 60_000_000
 """A beat that is older than the last one changes nothing; one older than that is a clock set back.
 

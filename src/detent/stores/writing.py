@@ -18,8 +18,6 @@ from detent.stores import flows
 from detent.stores.judging import Head
 from detent.stores.shapes import GateRow, Key, LimitRow, Move, New, Record, Unit, key_of
 
-__all__ = ["Writer"]
-
 
 class Writer(ABC):
     """Writes whole units; nothing is refused here any more."""

@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from detent.app.waiting import moment
 from detent.runtime.outcomes import Span, us_of
 
-__all__ = ["START", "VirtualClock"]
-
 START = datetime(2030, 1, 1, tzinfo=UTC)
 """A round moment, far from now, so that whoever mixes the clocks up notices."""
 

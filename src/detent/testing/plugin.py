@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from detent.app.detent import Detent
     from detent.testing.rig import Rig
 
-__all__ = ["pytest_addoption", "rig"]
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Where the project's app is."""

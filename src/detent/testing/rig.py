@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
@@ -21,13 +20,11 @@ from detent.runtime.bridge import need_no_loop
 from detent.runtime.draining import Drain
 from detent.runtime.executors.caller import CallersThread
 from detent.runtime.executors.threads import Hand
+from detent.runtime.otel_spans import traced
 from detent.runtime.running import Moment
-from detent.runtime.spanning import traced
 from detent.stores.api import Stored, WorkerRow
 from detent.stores.select import Filter, Page
 from detent.testing.clock import VirtualClock
-
-__all__ = ["Crashed", "Rig"]
 
 R = TypeVar("R")
 RUNS_MAX = 10_000
@@ -52,12 +49,7 @@ class Rig:
         self.app.connection = Connection("memory:", self.clock)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.app.connection.close(in_loop=True)
         self.app.connection = self._real
 

@@ -24,24 +24,22 @@ import msgspec
 
 from detent.app.connection import REMOTE
 from detent.app.detent import Detent
-from detent.app.fleet.away import LOOK_S, Distant
+from detent.app.fleet.distant_worker import LOOK_S, Distant
 from detent.app.fleet.orders import Told
 from detent.app.fleet.proof import Proof
 from detent.app.loading import load
 from detent.app.working import executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
+from detent.runtime.garbage import settle, sweep_rarely
 from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
 from detent.runtime.supervisor.body import PERMANENT
-from detent.runtime.sweeping import settle, sweep_rarely
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
-
-__all__ = ["TOLD", "main"]
 
 _log = logging.getLogger("detent.worker")
 TOLD: Final = "DETENT_WORKER"

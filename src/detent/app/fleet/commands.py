@@ -18,8 +18,6 @@ from detent.runtime.supervisor.supervisor import Supervisor
 if TYPE_CHECKING:
     from detent.app.fleet.fleet import Fleet
 
-__all__ = ["Commands"]
-
 _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 0.5
 _SUSPEND_S: Final = 30.0

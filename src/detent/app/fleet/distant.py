@@ -24,8 +24,6 @@ from detent.runtime.remote.office import tell_gone
 from detent.runtime.supervisor.spec import Spec
 from detent.stores.api import WorkerRow
 
-__all__ = ["DistantFleet"]
-
 _log = logging.getLogger("detent.fleet")
 _WORKER: Final = "worker-"
 
@@ -38,13 +36,13 @@ class _Graves:
         self._tenants = tenants
 
     def add(self, row: WorkerRow) -> None:
-        """It speaks for itself."""
+        """Nothing: a worker tells its server of itself."""
 
     async def registered(self, instance: str) -> None:
-        """It may begin when the server has heard it."""
+        """Return at once: a worker begins when its server has heard it."""
 
     def tell(self, instance: str, state: str) -> None:
-        """That, too."""
+        """Nothing: a worker tells its server its state."""
 
     async def gone(
         self,

@@ -11,7 +11,6 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -27,7 +26,8 @@ from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
-from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.body import ProcessBody
+from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
@@ -42,8 +42,6 @@ from detent.runtime.supervisor.spec import KEEPER, Spec
 from detent.runtime.supervisor.stopping import keep_dump
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
-
-__all__ = ["Fleet"]
 
 _log = logging.getLogger("detent.fleet")
 _LAST_WORDS_S: Final = 3.0
@@ -83,12 +81,7 @@ class Fleet:
                 raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
         await self._end()
 

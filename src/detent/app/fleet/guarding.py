@@ -1,4 +1,4 @@
-"""A store that is a file: whether it is still the one that was opened.
+"""Watches the file of a store: it must stay the one that was opened.
 
 Whoever has a file open can go on writing to it after it was deleted, and nobody else will ever see
 that. A fleet whose file was deleted or replaced ends with an error instead.
@@ -13,8 +13,6 @@ from typing import Final
 
 from detent import stores
 from detent.errors import StoreBroken
-
-__all__ = ["gone", "guard", "mind"]
 
 _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 2.0

@@ -16,13 +16,12 @@ from detent.app.fleet.orders import Orders
 from detent.engine.processes import here, process_of
 from detent.lifecycle.worker import Exit, derive_final_status
 from detent.runtime.bridge import Bridge
-from detent.runtime.process.body import ProcessBody, Program
+from detent.runtime.process.body import ProcessBody
 from detent.runtime.process.frames import Message
+from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
 from detent.runtime.supervisor.body import Born, Handover
 from detent.stores.api import Who, WorkerRow
-
-__all__ = ["Member", "Members", "Registry"]
 
 _log = logging.getLogger("detent.fleet")
 _STATES: Final = {"working": "running", "quiet": "suspended"}
@@ -33,15 +32,15 @@ class Registry(Protocol):
     """Whoever makes workers known, and says of them that they are gone."""
 
     def add(self, row: WorkerRow) -> None:
-        """It exists."""
+        """Make a worker known."""
         ...
 
     async def registered(self, instance: str) -> None:
-        """Return when it may begin."""
+        """Return when the worker may begin."""
         ...
 
     def tell(self, instance: str, state: str) -> None:
-        """It has another state now."""
+        """Tell the new state of a worker."""
         ...
 
     async def gone(

@@ -17,8 +17,6 @@ from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.spec import OnSick, Probe, Recycle
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["STATE_DIR", "WORKERS_MAX", "Orders", "Told", "Web"]
-
 STATE_DIR: Final = "DETENT_STATE_DIR"
 WORKERS_MAX: Final = 256
 REMOTE_SLOTS_MAX: Final = 1_000

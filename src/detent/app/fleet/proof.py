@@ -1,4 +1,4 @@
-"""A worker does not outlive the proof that its jobs are its own.
+"""Ends a worker whose lease was not renewed in time: its jobs may be somebody else's.
 
 Its supervisor renews its lease, and stops it in time when that fails. A supervisor that stands
 still does neither, so a worker looks at the clock itself: all it needs for that is a thread.
@@ -12,8 +12,6 @@ from collections.abc import Callable
 from typing import Final
 
 from detent.runtime.beating import boot_clock
-
-__all__ = ["Proof"]
 
 _SPARE_S: Final = 1.5
 """So long before the lease is over it begins to doubt: later than its supervisor would."""

@@ -15,8 +15,6 @@ from detent.errors import DetentError
 if TYPE_CHECKING:
     from detent.app.fleet.fleet import Fleet
 
-__all__ = ["Reloading"]
-
 _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 0.5
 _SKIPPED: Final = frozenset(("node_modules", "__pycache__", "site-packages"))

@@ -18,8 +18,6 @@ from detent.runtime.bridge import Bridge
 from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.supervisor import Supervisor
 
-__all__ = ["Shipping"]
-
 _log = logging.getLogger("detent.fleet")
 _CURSOR: Final = "store"
 _BATCH: Final = 500

@@ -20,8 +20,6 @@ from detent.engine.verify.finding import Check, Finding
 from detent.engine.verify.lanes import Lane, is_possible
 from detent.stores.api import Fed, ReadStore
 
-__all__ = ["Recount", "Said", "ask"]
-
 _ATTEMPTS, _PAUSE_S = 5, 0.1
 
 

@@ -19,8 +19,6 @@ from detent.engine.verify.sums import Sums
 from detent.errors import StoreCorrupt
 from detent.stores.api import Fed, Key, ReadStore
 
-__all__ = ["FeedPage", "Gap", "Lives", "differences", "end_of", "pages"]
-
 _PAGE = 2_000
 Gap: TypeAlias = tuple[int, int]
 """The first and the last of some positions where no event stands."""

@@ -8,8 +8,6 @@ import msgspec
 
 from detent.stores.api import Key
 
-__all__ = ["Check", "Finding"]
-
 
 class Check(StrEnum):
     """Which question was answered with no."""

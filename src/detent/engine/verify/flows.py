@@ -15,8 +15,6 @@ from detent.lifecycle.workflow import Flow, broken_flow
 from detent.stores.api import Fed, Key, ReadStore, key_of
 from detent.stores.select import Page
 
-__all__ = ["Whole", "homeless", "misfits", "wholes"]
-
 _WORKFLOWS, _RECORDS = 100, 500
 
 

@@ -8,16 +8,14 @@ that are found in it and those that came meanwhile. Where nothing moves both are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from typing import TypeAlias
 
+from detent.engine.paging import job_pages
 from detent.engine.verify.feed import end_of, pages
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job.table import JobEvent
-from detent.stores.api import ReadStore, Stored, key_of
-from detent.stores.select import Filter, Page
-
-__all__ = ["Lane", "is_possible"]
+from detent.stores.api import ReadStore, key_of
+from detent.stores.select import Filter
 
 _PAGE, _ATTEMPTS, _PAUSE_S = 500, 3, 0.1
 Lane: TypeAlias = tuple[str, str, str]
@@ -52,20 +50,14 @@ async def _said(store: ReadStore, lane: Lane) -> int:
 
 async def _counted(store: ReadStore, lane: Lane, before: int) -> tuple[int, int]:
     """Those that were there before that position and did not move since, and all."""
+    tenant, queue, state = lane
+    chosen = Filter(tenant=tenant, queue=queue, state=state)
     surely = found = 0
-    async for page in _jobs(store, lane):
+    async for page in job_pages(store, chosen, _PAGE):
         histories = await store.histories([key_of(one.job) for one in page])
         surely += sum(bool(one) and 0 < one[-1].pos <= before for one in histories)
         found += len(page)
     return surely, found
-
-
-async def _jobs(store: ReadStore, lane: Lane) -> AsyncIterator[Sequence[Stored]]:
-    tenant, queue, state = lane
-    chosen, after = Filter(tenant=tenant, queue=queue, state=state), None
-    while page := await store.find(chosen, Page(_PAGE, after)):
-        yield page
-        after = key_of(page[-1].job)
 
 
 async def _came(store: ReadStore, state: str, before: int) -> int:

@@ -13,8 +13,6 @@ from detent.lifecycle.worker import Instance
 from detent.lifecycle.workflow import Step, Workflow
 from detent.stores.api import Fed, Key, ReadStore
 
-__all__ = ["Again", "Life", "Recorded", "judged", "life_of", "lives", "misfits", "still"]
-
 _PAGE = 500
 Recorded: TypeAlias = Job | Workflow | Step | Instance
 """A record that has a history."""

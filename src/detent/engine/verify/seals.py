@@ -12,11 +12,9 @@ import msgspec
 
 from detent.engine.verify.feed import end_of
 from detent.engine.verify.finding import Check, Finding
-from detent.lifecycle.merkle import GrowingRoot
-from detent.lifecycle.seal import GENESIS, Block, head, skip_of
+from detent.lifecycle.merkle import GrowingRoot, skip_of
+from detent.lifecycle.seal import GENESIS, Block, head
 from detent.stores.api import ReadStore
-
-__all__ = ["Seals"]
 
 _PAGE = 1_000
 

@@ -15,8 +15,6 @@ from zlib import crc32
 from detent.lifecycle.seal import leaf
 from detent.stores.api import Fed, Key
 
-__all__ = ["Sums"]
-
 _BUCKETS = 65_536
 """So many that a few thousand records, forgotten while we look, leave few others in doubt."""
 _MASK = 2**64 - 1

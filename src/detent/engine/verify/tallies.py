@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import astuple
 
+from detent.engine.paging import job_pages
 from detent.engine.verify.feed import end_of
 from detent.engine.verify.finding import Check, Finding
 from detent.errors import BadHistory, StoreCorrupt
@@ -25,9 +26,7 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.workflow import Flow, Tally
 from detent.lifecycle.workflow.tally import NOTHING
 from detent.stores.api import Fed, Key, ReadStore, Stored, key_of
-from detent.stores.select import Filter, Page
-
-__all__ = ["Forgotten", "Tallies"]
+from detent.stores.select import Filter
 
 _PAGE = 500
 _ATTEMPTS = 3
@@ -96,28 +95,23 @@ class Tallies:
     async def _is_right(self, flow: Flow) -> bool:
         """Whether the jobs as they are now add up to what was read just before: mostly so."""
         counted: defaultdict[str, Tally] = defaultdict(Tally)
-        async for page in _jobs(self._store, key_of(flow.workflow)):
+        async for page in self._pages(key_of(flow.workflow)):
             for stored in page:
                 counted[stored.job.step or ""] += w.delta(None, stored.job)
         return counted == flow.tallies
 
+    def _pages(self, key: Key) -> AsyncIterator[Sequence[Stored]]:
+        return job_pages(self._store, Filter(tenant=key[0], workflow=key[1]), _PAGE)
+
     async def _ranges(self, key: Key, before: int) -> dict[str, _Range]:
         ranges: defaultdict[str, _Range] = defaultdict(_Range)
-        async for page in _jobs(self._store, key):
+        async for page in self._pages(key):
             histories = await self._store.histories([key_of(one.job) for one in page])
             for stored, history in zip(page, histories, strict=True):
                 step, stood = stored.job.step or "", _stood(stored.job, history, before)
                 low, high = ranges[step]
                 ranges[step] = _Range(low + _of(min, stood), high + _of(max, stood))
         return ranges
-
-
-async def _jobs(store: ReadStore, key: Key) -> AsyncIterator[Sequence[Stored]]:
-    """The jobs of a workflow, page by page."""
-    chosen, after = Filter(tenant=key[0], workflow=key[1]), None
-    while page := await store.find(chosen, Page(_PAGE, after)):
-        yield page
-        after = key_of(page[-1].job)
 
 
 def _stood(job: Job, history: Sequence[Fed], before: int) -> list[Tally]:

@@ -17,8 +17,6 @@ from detent.engine.verify.tallies import Tallies
 from detent.lifecycle.seal import leaf
 from detent.stores.api import Fed, ReadStore
 
-__all__ = ["Seen", "Verification"]
-
 
 class Seen(msgspec.Struct):
     """How far it has come. `end` is how far the feed went at the start; each event is read twice.

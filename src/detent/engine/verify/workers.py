@@ -10,8 +10,6 @@ from detent.errors import StoreCorrupt
 from detent.lifecycle.worker import Instance, faults
 from detent.stores.api import Key, ReadStore
 
-__all__ = ["lives", "misfits"]
-
 _PAGE = 500
 
 

@@ -18,8 +18,6 @@ from detent.lifecycle.diagram.text import clip, duration
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Actor, Machine
 
-__all__ = ["Arrow", "Row", "Visit", "arrows_of", "visits_of"]
-
 _VISITS_SHOWN: Final = 3
 _ID_LENGTH: Final = 14
 

@@ -19,18 +19,6 @@ from detent.lifecycle.diagram.ranks import START, ranks_of
 from detent.lifecycle.diagram.text import width
 from detent.lifecycle.machine import Machine
 
-__all__ = [
-    "LABEL_PADDING",
-    "MARK_WIDTH",
-    "ROW_HEIGHT",
-    "Graph",
-    "Item",
-    "Kind",
-    "Thread",
-    "build",
-    "row_indent",
-]
-
 ROW_HEIGHT: Final = 15.0
 MARK_WIDTH: Final = 11.0
 _STEP_WIDTH: Final = 20.0

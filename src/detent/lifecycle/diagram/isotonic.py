@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["isotonic"]
-
 
 def isotonic(wishes: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The never falling sequence nearest to `wishes` (pool adjacent violators, exact)."""

@@ -16,8 +16,6 @@ from detent.lifecycle.diagram.ports import Ports, even_ports, fitted_ports
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Machine
 
-__all__ = ["Box", "LabelBox", "Layout", "NodeBox", "Point", "Route", "lay_out"]
-
 _TIP: Final = 3.0
 _FITTINGS: Final = 3
 

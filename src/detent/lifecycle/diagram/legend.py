@@ -10,8 +10,6 @@ from detent.lifecycle.diagram.marks import mark, number
 from detent.lifecycle.diagram.text import width
 from detent.lifecycle.machine import Actor, Machine, Phase
 
-__all__ = ["legend", "legend_size"]
-
 _SIZE: Final = 11.0
 _SIGN: Final = 16.0
 _GAP: Final = 14.0

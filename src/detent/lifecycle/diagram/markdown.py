@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from detent.lifecycle.machine import Machine
 
-__all__ = ["table"]
-
 
 def table(machine: Machine) -> str:
     """Every edge of `machine` as a table, then its amendments and guards where it has any."""

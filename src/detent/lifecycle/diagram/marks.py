@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from detent.lifecycle.machine import Actor
 
-__all__ = ["mark", "number"]
-
 
 def number(value: float) -> str:
     """A coordinate with at most one decimal, the same on every platform."""

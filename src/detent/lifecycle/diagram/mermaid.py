@@ -13,8 +13,6 @@ from detent.lifecycle.diagram.text import duration
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Edge, Machine
 
-__all__ = ["to_mermaid"]
-
 _PLAIN_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9 _.,()/-]")
 # Words of the language itself, which it would not take for the name of a state.

@@ -13,8 +13,6 @@ from typing import Final
 
 from detent.lifecycle.diagram.graph import Graph
 
-__all__ = ["ordered"]
-
 _SWEEPS: Final = 16
 
 Layers = list[list[int]]

@@ -13,8 +13,6 @@ import msgspec
 
 from detent.lifecycle.machine import Actor, Phase, State
 
-__all__ = ["Theme", "colours", "stylesheet", "tone_of"]
-
 
 class Theme(StrEnum):
     """Which page the picture is made for; `auto` follows the reader's own setting."""

@@ -16,8 +16,6 @@ from detent.lifecycle.diagram.graph import Graph, Item, Kind
 from detent.lifecycle.diagram.isotonic import isotonic
 from detent.lifecycle.diagram.ports import Ports
 
-__all__ = ["across", "down", "packed"]
-
 _ROUNDS: Final = 50
 _STILL: Final = 0.01
 _NEAR: Final = 0.5

@@ -8,8 +8,6 @@ from typing import Final
 from detent.lifecycle.diagram.graph import Graph, Kind
 from detent.lifecycle.diagram.isotonic import isotonic
 
-__all__ = ["Ports", "even_ports", "fitted_ports"]
-
 _STEP: Final = 18.0
 _MARGIN: Final = 15.0
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from detent.lifecycle.machine import Machine
 
-__all__ = ["START", "pairs_of", "ranks_of"]
-
 START: Final = ""
 """The point that births come from; no state is named so."""
 

@@ -17,8 +17,6 @@ from detent.lifecycle.diagram.text import escape
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Machine, State
 
-__all__ = ["to_svg"]
-
 _MARGIN: Final = 24.0
 _LEGEND_GAP: Final = 26.0
 _CORNER: Final = 10.0

@@ -6,8 +6,6 @@ import html
 from math import fsum
 from typing import Final
 
-__all__ = ["clip", "duration", "escape", "width"]
-
 # The widest common faces (the DejaVu family) need this much of their size on average; other faces
 # need less, so what fits by this measure fits everywhere.
 _MONO_EM: Final = 0.61

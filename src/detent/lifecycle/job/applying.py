@@ -17,8 +17,6 @@ from detent.lifecycle.job.table import ENDED, IN_HANDS, JobEvent, JobState
 from detent.lifecycle.life import creates_nothing
 from detent.lifecycle.profile import Delivery
 
-__all__ = ["apply", "fold"]
-
 # Looking a member up by its value through the Enum class costs three times as much.
 _STATES: dict[str, JobState] = {state.value: state for state in JobState}
 _Changes = dict[str, Any]

@@ -15,35 +15,6 @@ import msgspec
 from detent.lifecycle.job.table import Cause, JobEvent
 from detent.lifecycle.profile import Deadlines
 
-__all__ = [
-    "Acknowledge",
-    "Activate",
-    "Annotate",
-    "Cancel",
-    "Checkpoint",
-    "Claim",
-    "Command",
-    "Complete",
-    "ConfirmCancel",
-    "Dispatch",
-    "Drop",
-    "Enqueue",
-    "Erase",
-    "Fail",
-    "HandBack",
-    "Hold",
-    "Interrupt",
-    "Lose",
-    "Move",
-    "Receive",
-    "Refuse",
-    "Report",
-    "Reprioritise",
-    "Reschedule",
-    "SeeCancel",
-    "Snooze",
-]
-
 
 class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     """Create a job. What is `None` comes from the profile."""

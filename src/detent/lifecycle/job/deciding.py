@@ -36,8 +36,6 @@ from detent.lifecycle.job.waking import lease_over_at, limit_end, ready_end
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import EXPIRED_CODE, PROFILES, Again, Profile
 
-__all__ = ["decide", "tick"]
-
 
 def decide(job: Job | None, command: Command, now: int, ctx: Context) -> Answer:
     """What the command does to the job: accepted with its events, unchanged, or refused."""

@@ -1,4 +1,4 @@
-"""What a job's event must carry to be believed, asked of histories long after the decision.
+"""Checks stored events of jobs: whether each carries what a true decision writes.
 
 Deciding cannot forget any of this; whoever edits a history can. Only what the history itself tells
 is asked again: a lease row, a gate or a row of the profile table may have changed since.
@@ -17,8 +17,6 @@ from detent.lifecycle.job.record import Context, Job
 from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
 from detent.lifecycle.machine import Transition
 from detent.lifecycle.profile import PROFILES, Delivery
-
-__all__ = ["doubted"]
 
 _E, _C = JobEvent, Cause
 _ALWAYS = frozenset(

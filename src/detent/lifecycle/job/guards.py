@@ -12,8 +12,6 @@ from detent.lifecycle.job.waking import lease_over_at
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, CancelMode, Delivery, Drain
 
-__all__ = ["GUARDS", "Unmet", "lease_ended"]
-
 
 class Unmet(msgspec.Struct, frozen=True):
     """A condition that does not hold: its stable code and the sentence for people."""

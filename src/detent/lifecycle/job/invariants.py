@@ -7,8 +7,6 @@ from detent.lifecycle.job.record import Job
 from detent.lifecycle.job.table import ENDED, IN_HANDS, JOB, TIMED, JobEvent, JobState
 from detent.lifecycle.life import broken_life, must_hold
 
-__all__ = ["broken", "check"]
-
 _TAKING = frozenset({JobEvent.CLAIM, JobEvent.DISPATCH})
 
 

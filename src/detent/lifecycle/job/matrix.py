@@ -20,8 +20,6 @@ from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Delivery
 from detent.lifecycle.retry import Verdict
 
-__all__ = ["Cell", "matrix"]
-
 _NOW = 1_000_000_000
 _ALIVE = Lease(_NOW * 2)
 _TRY_AGAIN = Verdict(retry=True, delay_us=1_000_000, cause=None)

@@ -27,8 +27,6 @@ from detent.lifecycle.profile import (
 )
 from detent.lifecycle.retry import Verdict
 
-__all__ = ["PLANNERS", "Plan", "Planned", "called_off", "plan_force", "plan_loss", "plan_time_out"]
-
 
 class Plan(NamedTuple):
     """The question put to the table, and what the event will carry if the answer is yes."""

@@ -12,18 +12,6 @@ from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import Verdict
 
-__all__ = [
-    "OPEN",
-    "SETTLED_BY",
-    "Accepted",
-    "Answer",
-    "Context",
-    "Gate",
-    "Job",
-    "Lease",
-    "Unchanged",
-]
-
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A job's lifecycle, whole: everything here is rebuilt by folding its events.

@@ -1,4 +1,4 @@
-"""Births and completions by the dozen: decided once, then stamped out. Pure.
+"""Decides about one of many like jobs, and copies the decision for the others. Pure.
 
 Jobs that are alike differ in their id, their place and their moment alone, and a decision has
 nothing else to look at. So it is made for one of them, and that it holds for others is shown with a
@@ -18,8 +18,6 @@ from detent.lifecycle.job.record import Accepted, Answer, Context, Job
 from detent.lifecycle.job.values import is_plain_name
 from detent.lifecycle.job.waking import next_wake
 from detent.lifecycle.machine import Refusal
-
-__all__ = ["Endings", "Stamp"]
 
 _Values = tuple[Any, ...]
 
@@ -117,7 +115,7 @@ class Endings:
         self._shape: _Values | None = None
 
     def decide(self, job: Job, command: Complete, ctx: Context) -> Answer:
-        """What `decide` answers."""
+        """The answer of `decide`, copied where another job stood just like this one."""
         before = astuple(job)
         is_common = self._is_common(job, command, ctx)
         if is_common and self._shape == _shape(before) and self._by == ctx.by:

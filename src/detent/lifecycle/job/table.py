@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from detent.lifecycle.machine import Actor, Amendment, Edge, Guard, Machine, Phase, State
 
-__all__ = ["ENDED", "IN_HANDS", "JOB", "PARKED", "TIMED", "Cause", "JobEvent", "JobState"]
-
 
 class JobState(StrEnum):
     """The eight positions of a job; a job is always in exactly one."""

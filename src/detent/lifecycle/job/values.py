@@ -1,4 +1,4 @@
-"""What a value must be before anything is decided on it, so that nothing unwritable gets in.
+"""Checks the values of a command before anything is decided, so that all can be written.
 
 Every string that ends up in an event must be writable as UTF-8, or no seal could ever cover it, and
 must hold no NUL, which not every database can keep; every number must fit the columns of one.
@@ -13,16 +13,6 @@ from detent.lifecycle.job import commands as c
 from detent.lifecycle.job.guards import Unmet
 from detent.lifecycle.job.record import Context
 from detent.lifecycle.profile import SPAN_US_MAX
-
-__all__ = [
-    "INSTANT_MAX",
-    "NAME_MAX",
-    "REASON_MAX",
-    "TRIES_MAX",
-    "ill_formed",
-    "ill_timed",
-    "is_plain_name",
-]
 
 NAME_MAX = 255
 REASON_MAX = 2_000

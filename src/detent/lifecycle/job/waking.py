@@ -9,8 +9,6 @@ from __future__ import annotations
 from detent.lifecycle.job.record import OPEN, Gate, Job, Lease
 from detent.lifecycle.job.table import JobState
 
-__all__ = ["lease_end", "lease_over_at", "limit_end", "next_wake", "ready_end"]
-
 
 def next_wake(
     job: Job, now: int = 0, *, gate: Gate = OPEN, lease: Lease | None = None

@@ -18,7 +18,6 @@ from detent.lifecycle.views.engines import (
     TELEMETRY_PROGRESS,
     Category,
     category,
-    duration_ms,
 )
 from detent.lifecycle.views.jobnik import (
     DEFAULT_PRIORITY,
@@ -27,7 +26,6 @@ from detent.lifecycle.views.jobnik import (
     STAGE_WORDS,
     SUMMARY_KEYS,
     WORKFLOW_WORDS,
-    priority_name,
 )
 from detent.lifecycle.views.names import FOREIGN_WORDS, foreign_word
 from detent.lifecycle.views.ojs import OJS, OJS_PRIORITIES, OJS_WORKFLOW_WORDS
@@ -70,10 +68,8 @@ __all__ = [
     "as_args",
     "as_object",
     "category",
-    "duration_ms",
     "foreign_word",
     "inputs_of",
-    "priority_name",
     "slot",
     "view",
 ]

@@ -12,22 +12,7 @@ from detent.lifecycle.job.record import Job
 from detent.lifecycle.job.table import IN_HANDS, JobEvent, JobState
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.views.facts import counted_attempt, stands_in
-from detent.lifecycle.views.table import Extension, Field, Shown, View, ViewName, When, Word
-
-__all__ = [
-    "CANCELLED_CODE",
-    "CATEGORIES",
-    "ENGINE",
-    "NEW_NAMES",
-    "OLD_NAMES",
-    "TELEMETRY",
-    "TELEMETRY_PROGRESS",
-    "Category",
-    "category",
-    "duration_ms",
-    "engine_of",
-    "holder_of",
-]
+from detent.lifecycle.views.table import Extension, Field, View, ViewName, When, Word
 
 _S, _E = JobState, JobEvent
 _MS = 1_000
@@ -200,11 +185,3 @@ def category(code: str, *, started: bool) -> Category:
     if not started and code in _BEFORE_START:
         return _BEFORE_START[code]
     return CATEGORIES.get(code, Category.ENGINE)
-
-
-def duration_ms(shown: Shown) -> int | None:
-    """How long an ended job ran, or how long it was queued if it never did: as its fields say."""
-    end = shown.fields.get("completedAt")
-    if end is None:
-        return None
-    return int(end) - int(shown.fields.get("startedAt", shown.fields["queuedAt"]))

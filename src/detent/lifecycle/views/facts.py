@@ -5,8 +5,6 @@ from __future__ import annotations
 from detent.lifecycle.job.record import Job
 from detent.lifecycle.job.table import ENDED, JobEvent, JobState
 
-__all__ = ["counted_attempt", "run_started", "stands_in"]
-
 
 def stands_in(job: Job) -> JobState:
     """The live state it is in or, once ended, the one it ended from."""

@@ -11,16 +11,6 @@ from detent.lifecycle.job.table import IN_HANDS, JobState
 from detent.lifecycle.views.table import Extension, Field, View, ViewName, When, Word
 from detent.lifecycle.workflow.table import StepState, WorkflowState
 
-__all__ = [
-    "DEFAULT_PRIORITY",
-    "JOBNIK",
-    "JOBNIK_PRIORITIES",
-    "STAGE_WORDS",
-    "SUMMARY_KEYS",
-    "WORKFLOW_WORDS",
-    "priority_name",
-]
-
 _S = JobState
 _TAKEN_BEFORE = When("claimed before", lambda job: job.attempt > 0)
 _ENDED_IN_HANDS = When("cancelled while somebody had it", lambda job: job.previous in IN_HANDS)
@@ -91,14 +81,3 @@ JOBNIK_PRIORITIES: dict[str, int] = {
 """Name -> Detent's number, higher first."""
 DEFAULT_PRIORITY = "MEDIUM"
 """What a Jobnik job gets when it names no priority."""
-
-
-def priority_name(priority: int) -> str:
-    """The name for any number: the named one nearest to it on the side of MEDIUM."""
-    middle = JOBNIK_PRIORITIES[DEFAULT_PRIORITY]
-    reached = {
-        name: number
-        for name, number in JOBNIK_PRIORITIES.items()
-        if min(priority, middle) <= number <= max(priority, middle)
-    }
-    return max(reached, key=lambda name: abs(reached[name] - middle))

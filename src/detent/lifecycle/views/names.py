@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from detent.lifecycle.job.table import JobState
 
-__all__ = ["FOREIGN_WORDS", "foreign_word"]
-
 _S = JobState
 
 FOREIGN_WORDS: dict[str, dict[str, str]] = {

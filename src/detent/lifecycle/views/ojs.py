@@ -13,8 +13,6 @@ from detent.lifecycle.views.facts import counted_attempt, run_started, stands_in
 from detent.lifecycle.views.table import Extension, Field, View, ViewName, When, Word
 from detent.lifecycle.workflow.table import WorkflowState
 
-__all__ = ["OJS", "OJS_PRIORITIES", "OJS_WORKFLOW_WORDS"]
-
 _S = JobState
 _RELEASED = (JobEvent.LOSE, JobEvent.HAND_BACK)
 _MS = 1_000

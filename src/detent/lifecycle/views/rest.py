@@ -6,8 +6,6 @@ from detent.lifecycle.job.table import JobState
 from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.views.table import EVERY_PROFILE, Extension, Field, View, ViewName, Word
 
-__all__ = ["REST"]
-
 _S = JobState
 _RUNS_AGAIN = tuple(name for name in EVERY_PROFILE if name is not ProfileName.REST)
 

@@ -13,8 +13,6 @@ import msgspec
 
 from detent.lifecycle.views.table import ViewName
 
-__all__ = ["SHAPES", "Shape", "Slot", "as_args", "as_object", "inputs_of", "slot"]
-
 _NAMED = frozenset({"args", "kwargs"})
 
 

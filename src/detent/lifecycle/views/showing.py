@@ -9,8 +9,6 @@ from detent.lifecycle.views.ojs import OJS
 from detent.lifecycle.views.rest import REST
 from detent.lifecycle.views.table import Shown, View
 
-__all__ = ["VIEWS", "view"]
-
 VIEWS: dict[str, View] = {one.name: one for one in (OJS, REST, ENGINE, JOBNIK)}
 """Every view by its name."""
 

@@ -17,22 +17,6 @@ from detent.lifecycle.job.record import Job
 from detent.lifecycle.job.table import JobState
 from detent.lifecycle.profile import Delivery, ProfileName
 
-__all__ = [
-    "ALWAYS",
-    "EVERY_DELIVERY",
-    "EVERY_PROFILE",
-    "IF_SET",
-    "Extension",
-    "Field",
-    "Move",
-    "Shown",
-    "Value",
-    "View",
-    "ViewName",
-    "When",
-    "Word",
-]
-
 Value: TypeAlias = int | str
 Move: TypeAlias = tuple[str | None, str]
 EVERY_PROFILE = tuple(ProfileName)

@@ -15,8 +15,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.job.table import JobEvent, JobState
 from detent.lifecycle.views.engines import CANCELLED_CODE, TELEMETRY, category, engine_of
 
-__all__ = ["About", "Told", "error_of", "telemetry"]
-
 _MS: Final = 1_000
 _WORDS: Final = {
     "QUEUE_TIMEOUT": "no engine took it in time",

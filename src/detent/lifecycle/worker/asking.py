@@ -11,8 +11,6 @@ from detent.lifecycle.machine import Actor, Amendment, Edge, Refusal
 from detent.lifecycle.worker.record import Instance
 from detent.lifecycle.worker.table import WORKER, WorkerState
 
-__all__ = ["barred", "barred_from"]
-
 _MOVES: tuple[Edge | Amendment, ...] = (*WORKER.edges, *WORKER.amendments)
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from detent.lifecycle.worker.table import Cause, WorkerState
 
-__all__ = ["STOP_CAUSES", "may_carry"]
-
 _C, _S = Cause, WorkerState
 STOP_CAUSES: Final = frozenset((_C.REQUESTED, _C.RECYCLED, _C.PROBE_FAILED))
 _ENDED_BADLY = frozenset(

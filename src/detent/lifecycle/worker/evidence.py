@@ -1,4 +1,4 @@
-"""What a worker's event must carry to be believed, asked of histories long after the decision.
+"""Checks stored events of workers: whether each carries what a true decision writes.
 
 Deciding cannot forget any of this; whoever edits a history can. Only what the record and the event
 tell is asked again: whether the slot was ready then, nobody can say any more.
@@ -12,8 +12,6 @@ from detent.lifecycle.worker.causes import may_carry
 from detent.lifecycle.worker.guards import HOLDS, needed
 from detent.lifecycle.worker.record import Instance
 from detent.lifecycle.worker.table import WORKER
-
-__all__ = ["doubted"]
 
 _CARRIED: dict[str, tuple[str, ...]] = {
     "create": ("slot",),

@@ -12,8 +12,6 @@ from detent.lifecycle.event import WorkerFacts
 from detent.lifecycle.worker.record import Instance
 from detent.lifecycle.worker.table import WORKER
 
-__all__ = ["HOLDS", "needed"]
-
 _MEANINGS = {guard.name: guard.meaning for guard in WORKER.guards}
 
 

@@ -10,8 +10,6 @@ from detent.lifecycle.life import broken_life
 from detent.lifecycle.worker.record import Instance
 from detent.lifecycle.worker.table import WORKER, WorkerState
 
-__all__ = ["broken", "faults"]
-
 _S = WorkerState
 _BEFORE_START = (_S.CREATED, _S.PENDING, _S.STARTING)
 _AFTER_START = (_S.RUNNING, _S.SUSPENDED, _S.STOPPING, _S.FINISHED, _S.KILLED)

@@ -34,24 +34,6 @@ from detent.lifecycle.worker.table import (
     WorkerState,
 )
 
-__all__ = [
-    "Birth",
-    "change_health",
-    "create",
-    "end",
-    "hold",
-    "kill",
-    "lose",
-    "move",
-    "order_kill",
-    "ready",
-    "resume",
-    "spawned",
-    "start",
-    "stop",
-    "suspend",
-]
-
 _S = WorkerState
 _WORD = {
     _S.STARTING: "start",

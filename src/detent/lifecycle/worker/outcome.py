@@ -13,8 +13,6 @@ import msgspec
 
 from detent.lifecycle.worker.table import Cause, WorkerState
 
-__all__ = ["Ending", "Exit", "derive_final_status", "is_interruption"]
-
 # Numbers, not the `signal` module: they are part of what a recorded end means on every platform.
 _SIGINT: Final = 2
 _SIGKILL: Final = 9

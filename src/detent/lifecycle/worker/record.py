@@ -18,8 +18,6 @@ from detent.lifecycle.event import Event, WorkerFacts
 from detent.lifecycle.life import creates_nothing
 from detent.lifecycle.worker.table import WORKER, Cause, Governor, Health, WorkerState
 
-__all__ = ["Instance", "apply", "fold"]
-
 _Word = TypeVar("_Word", bound=StrEnum)
 
 

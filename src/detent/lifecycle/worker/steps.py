@@ -21,8 +21,6 @@ from detent.lifecycle.worker.invariants import broken
 from detent.lifecycle.worker.record import Instance, apply
 from detent.lifecycle.worker.table import DEFAULT_CAUSES, EDGE_EVENTS, WORKER, Cause, WorkerState
 
-__all__ = ["Accepted", "Answer", "Detail", "Order", "Step", "Unchanged", "edge", "take"]
-
 
 class Order(msgspec.Struct, frozen=True):
     """Who asks, when, and what their supervisor says about the slot.

@@ -12,17 +12,6 @@ from typing import Final
 
 from detent.lifecycle.machine import Actor, Amendment, Edge, Guard, Machine, Phase, State
 
-__all__ = [
-    "DEFAULT_CAUSES",
-    "EDGE_EVENTS",
-    "EDGE_IDS",
-    "WORKER",
-    "Cause",
-    "Governor",
-    "Health",
-    "WorkerState",
-]
-
 
 class WorkerState(StrEnum):
     """Where an instance stands; the capitalised word is what people are shown."""

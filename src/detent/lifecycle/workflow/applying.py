@@ -17,8 +17,6 @@ from detent.lifecycle.workflow.plan import Condition, Fails, Policy, WhenEmpty
 from detent.lifecycle.workflow.record import Step, Workflow
 from detent.lifecycle.workflow.table import STEP, WORKFLOW, StepState, WorkflowState
 
-__all__ = ["apply_step", "apply_workflow", "fold_step", "fold_workflow"]
-
 _Changes = dict[str, Any]
 
 

@@ -34,8 +34,6 @@ from detent.lifecycle.workflow.table import (
 )
 from detent.lifecycle.workflow.tally import NOTHING, Tally
 
-__all__ = ["cascade", "is_due", "needs_cascade", "returned", "settle"]
-
 _OPENS = Move(StepEvent.OPEN, StepState.PENDING)
 _STARTS = Move(StepEvent.START, StepState.IN_PROGRESS)
 _COMPLETES = Move(StepEvent.COMPLETE, StepState.COMPLETED, StepCause.SUCCEEDED)

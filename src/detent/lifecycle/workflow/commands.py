@@ -12,19 +12,6 @@ import msgspec
 from detent.lifecycle.workflow.plan import StepPlan
 from detent.lifecycle.workflow.table import StepEvent, WorkflowEvent
 
-__all__ = [
-    "Abort",
-    "AddJobs",
-    "AddStep",
-    "Command",
-    "Make",
-    "Open",
-    "Pause",
-    "Release",
-    "Resume",
-    "Wait",
-]
-
 
 class Make(msgspec.Struct, frozen=True, kw_only=True):
     """Create a workflow, with steps or without. `jobs` says how many come in the same commit.

@@ -37,8 +37,6 @@ from detent.lifecycle.workflow.standing import (
 from detent.lifecycle.workflow.table import STEP, WORKFLOW, StepEvent, StepState
 from detent.lifecycle.workflow.tally import fresh
 
-__all__ = ["Commit", "Move", "must"]
-
 
 class Move(NamedTuple):
     """What is asked of a table; a target of `None` is an amendment."""

@@ -35,8 +35,6 @@ from detent.lifecycle.workflow.table import (
 )
 from detent.lifecycle.workflow.tally import fresh
 
-__all__ = ["decide"]
-
 _OPENS = Move(WorkflowEvent.OPEN, WorkflowState.PENDING)
 _PAUSES = Move(WorkflowEvent.PAUSE, WorkflowState.PAUSED)
 _RESUMES = Move(WorkflowEvent.RESUME, WorkflowState.PENDING)

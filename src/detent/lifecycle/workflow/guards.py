@@ -8,8 +8,6 @@ from typing import NamedTuple
 from detent.lifecycle.workflow.record import Step, Workflow
 from detent.lifecycle.workflow.standing import Outlook, turn
 
-__all__ = ["GUARDS", "Rule"]
-
 
 class Rule(NamedTuple):
     """A condition over a step, its workflow and the outlook of the steps before it."""

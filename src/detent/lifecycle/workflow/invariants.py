@@ -13,8 +13,6 @@ from detent.lifecycle.workflow.standing import outlooks
 from detent.lifecycle.workflow.table import STEP, WORKFLOW, StepState, WorkflowState
 from detent.lifecycle.workflow.tally import Tally
 
-__all__ = ["broken_flow", "broken_move", "check_flow", "check_move", "check_tallies"]
-
 _WORKABLE = frozenset({StepState.PENDING, StepState.IN_PROGRESS})
 _MACHINES: dict[str, Machine] = {WORKFLOW.name: WORKFLOW, STEP.name: STEP}
 

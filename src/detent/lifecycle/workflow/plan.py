@@ -6,8 +6,6 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Condition", "Fails", "Policy", "StepPlan", "WhenEmpty"]
-
 
 class Fails(StrEnum):
     """When a step with a failed job fails."""

@@ -13,18 +13,6 @@ from detent.lifecycle.workflow.plan import Policy
 from detent.lifecycle.workflow.table import StepState, WorkflowState
 from detent.lifecycle.workflow.tally import NOTHING, Tally
 
-__all__ = [
-    "CASCADED_BY",
-    "Accepted",
-    "Answer",
-    "Context",
-    "Flow",
-    "Step",
-    "Unchanged",
-    "Workflow",
-    "workflow_percentage",
-]
-
 CASCADED_BY = By(Actor.SYSTEM, "cascade")
 """Who moves workflows and steps when nothing but their jobs and their graph ask for it."""
 

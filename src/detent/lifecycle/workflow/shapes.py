@@ -18,18 +18,6 @@ from detent.errors import BadPolicy
 from detent.lifecycle.workflow.plan import Condition, Fails, Policy, StepPlan, WhenEmpty
 from detent.lifecycle.workflow.record import Step
 
-__all__ = [
-    "EDGES_MAX",
-    "STEPS_MAX",
-    "batch",
-    "chain",
-    "check_graph",
-    "check_growth",
-    "dag",
-    "group",
-    "stages",
-]
-
 STEPS_MAX = 10_000
 EDGES_MAX = 100_000
 _SHOWN = 20

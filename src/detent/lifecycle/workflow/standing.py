@@ -17,17 +17,6 @@ from detent.lifecycle.workflow.plan import Condition
 from detent.lifecycle.workflow.record import Flow, Step, Workflow
 from detent.lifecycle.workflow.table import StepState, WorkflowState
 
-__all__ = [
-    "Outlook",
-    "at_a_glance",
-    "gate_of",
-    "is_claimable",
-    "is_running",
-    "judge",
-    "outlooks",
-    "turn",
-]
-
 
 class Outlook(StrEnum):
     """What can still become of a step."""

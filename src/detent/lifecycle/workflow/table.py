@@ -10,17 +10,6 @@ from enum import StrEnum
 
 from detent.lifecycle.machine import Actor, Amendment, Edge, Guard, Machine, Phase, State
 
-__all__ = [
-    "STEP",
-    "WORKFLOW",
-    "StepCause",
-    "StepEvent",
-    "StepState",
-    "WorkflowCause",
-    "WorkflowEvent",
-    "WorkflowState",
-]
-
 
 class WorkflowState(StrEnum):
     """The seven positions of a workflow."""

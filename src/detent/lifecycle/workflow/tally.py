@@ -18,18 +18,6 @@ import msgspec
 from detent.lifecycle.job import JobState
 from detent.lifecycle.job.table import PARKED
 
-__all__ = [
-    "NOTHING",
-    "Standing",
-    "Tally",
-    "Word",
-    "bucket",
-    "delta",
-    "fresh",
-    "recount",
-    "step_percentage",
-]
-
 Word: TypeAlias = Literal["pending", "in_progress", "retried", "completed", "failed"]
 
 _WORDS: dict[JobState, Word] = {

@@ -22,8 +22,6 @@ from detent.runtime.middleware import Arounds
 from detent.runtime.signature import Signature
 from detent.stores.api import Stored
 
-__all__ = ["Died", "Ended", "Executor", "Returned", "Run", "Rung", "Stopped", "settle"]
-
 
 class Rung(StrEnum):
     """How far the ladder had to be climbed."""
@@ -62,7 +60,7 @@ class Died(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """The same for people."""
+        """How the process died, in words for people."""
         what = f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
         return f"its process died ({self.cause}, {what})"
 

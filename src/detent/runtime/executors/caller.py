@@ -1,4 +1,4 @@
-"""The thread of whoever waits for a loop: plain functions are called in it, between two turns.
+"""Calls plain functions in the thread that waits for a loop, between two turns of it.
 
 Tests have things that belong to their thread: a transaction that is rolled back afterwards, a
 database in memory, a connection that no other thread may use.
@@ -12,8 +12,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
-
-__all__ = ["CallersThread"]
 
 T = TypeVar("T")
 
@@ -69,7 +67,7 @@ class CallersThread:
             self._loop.stop()
 
     def end(self) -> None:
-        """It was there before, and goes on."""
+        """Nothing: the thread is the caller's own."""
 
     def _do_all(self) -> None:
         while self._work:

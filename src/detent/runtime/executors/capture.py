@@ -19,8 +19,6 @@ from typing import Any, Final, Self, TextIO
 from detent.engine import limits
 from detent.runtime.context import Context
 
-__all__ = ["Capture", "Records", "Splitter", "Streams", "captured", "say"]
-
 _EMIT: Final = logging.StreamHandler.emit.__code__
 _HEARD: Final = "_detent_heard"
 

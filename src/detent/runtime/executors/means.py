@@ -11,8 +11,6 @@ import msgspec
 
 from detent.stores.api import Stored
 
-__all__ = ["Kind", "Means", "chosen", "is_alone", "kind_of"]
-
 
 class Kind(StrEnum):
     """Where a handler runs."""

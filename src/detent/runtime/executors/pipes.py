@@ -13,8 +13,6 @@ from typing import Final
 from detent.runtime.context import Context
 from detent.runtime.executors.capture import Splitter, say
 
-__all__ = ["Pipe", "Voice"]
-
 _CHUNK: Final = 65_536
 _DRAIN_MAX: Final = 32
 """Chunks that are taken at the end of a run; somebody left behind may be writing for ever."""

@@ -36,8 +36,6 @@ from detent.runtime.process.faults import spawn_fault
 from detent.runtime.process.frames import Frames, frame
 from detent.runtime.process.leader import Leader
 
-__all__ = ["Pooled"]
-
 START_S: Final = 60.0
 """How long the program of the user may take to be imported."""
 LEAVE_S: Final = 2.0

@@ -18,8 +18,6 @@ from detent.runtime.executors.api import Died, Ended, Run, Rung, Stopped, settle
 from detent.runtime.executors.means import Kind
 from detent.runtime.executors.pooled import Pooled
 
-__all__ = ["Pool", "ProcessExecutor"]
-
 STARTS_MAX: Final = 5
 """So often a process may fail to begin, one after the other; then nobody tries again."""
 _WAIT_S: Final = 1.0

@@ -30,8 +30,6 @@ from detent.runtime.executors.pool.messages import (
 from detent.runtime.outcomes import Cancelled, Snooze
 from detent.stores.api import Limit
 
-__all__ = ["begin_of", "ended_of", "relay"]
-
 
 def begin_of(run: Run, memory: int | None) -> Begin:
     """The run as it is sent: with its secrets, without what only the store needs to know.

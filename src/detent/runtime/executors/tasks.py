@@ -10,10 +10,8 @@ from functools import partial
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.copies import original
+from detent.runtime.executors.forks import original
 from detent.runtime.executors.means import Kind
-
-__all__ = ["AsyncExecutor"]
 
 PATIENCE_S = 0.05
 """How long a task that is called off for the last time has to end."""

@@ -15,11 +15,9 @@ from detent.runtime.context import Context
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.copies import original
+from detent.runtime.executors.forks import original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
-
-__all__ = ["Hand", "ThreadExecutor"]
 
 
 class Hand(Protocol):
@@ -30,7 +28,7 @@ class Hand(Protocol):
         ...
 
     def end(self) -> None:
-        """Nothing more will be asked for."""
+        """End once all that was asked for is done."""
         ...
 
 

@@ -34,8 +34,6 @@ from detent.runtime.process.rotation import Files
 from detent.runtime.process.wiring import Dumps
 from detent.runtime.supervisor.body import Born, Handover, Usage
 
-__all__ = ["ProcessBody", "Program"]
-
 _PAUSE_S: Final = 0.005
 _PAUSE_MAX_S: Final = 0.1
 

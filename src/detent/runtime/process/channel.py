@@ -11,8 +11,6 @@ from typing import Final
 from detent.errors import ChannelBroken
 from detent.runtime.process.frames import FRAME_BYTES_MAX, Frames, Message, frame
 
-__all__ = ["Channel"]
-
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """So much may wait for a child that does not read; then it is not worth talking to."""
 UNREAD_MAX: Final = 1024

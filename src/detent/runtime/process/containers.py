@@ -25,8 +25,6 @@ from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Runtime, State
 from detent.runtime.supervisor.body import Born, Handover, Usage
 
-__all__ = ["ContainerBody", "Image"]
-
 _POLL_S: Final = 0.1
 _INSPECT_S: Final = 1.0
 _RUN_S: Final = 600.0

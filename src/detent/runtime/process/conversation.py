@@ -15,9 +15,7 @@ from detent.errors import ChannelBroken
 from detent.runtime.process.channel import Channel
 from detent.runtime.process.frames import Message
 
-__all__ = ["Conversation"]
-
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Conversation:
@@ -94,7 +92,7 @@ class Conversation:
             listener(message)
         except Exception:
             # Its fault, not the child's: the conversation goes on.
-            _LOG.exception("a listener failed on a message of kind %s", message["kind"])
+            _log.exception("a listener failed on a message of kind %s", message["kind"])
 
     def _answered(self, kind: str, message: Message) -> None:
         for (answer, number), awaited in list(self._awaited.items()):

@@ -14,8 +14,6 @@ from detent.errors import (
     TooManyFiles,
 )
 
-__all__ = ["spawn_fault"]
-
 _FAULTS: Final[dict[int, tuple[type[ProcessError], str]]] = {
     errno.ENOENT: (CommandNotFound, "check its name, PATH and the working directory"),
     errno.ENOTDIR: (CommandNotFound, "check its name, PATH and the working directory"),

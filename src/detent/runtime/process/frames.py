@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from detent.errors import ChannelBroken
 
-__all__ = ["FRAME_BYTES_MAX", "Frames", "Message", "frame"]
-
 Message = dict[str, Any]
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024

@@ -14,8 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-__all__ = ["guard"]
-
 PATIENCE_S = 60.0
 """A process that the kernel does not let go for so long is not waited for any more."""
 _PAUSE_S = 0.01

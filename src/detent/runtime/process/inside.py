@@ -21,8 +21,6 @@ from detent.errors import ChannelBroken
 from detent.host import members, signal_member
 from detent.runtime.process.frames import Frames, Message, frame
 
-__all__ = ["CHANNEL_FD", "DUMP_FD", "Inside", "end_session"]
-
 CHANNEL_FD: Final = "DETENT_CHANNEL_FD"
 DUMP_FD: Final = "DETENT_DUMP_FD"
 _CHUNK: Final = 65536

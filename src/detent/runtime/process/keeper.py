@@ -29,8 +29,6 @@ from detent.runtime.process.faults import spawn_fault
 from detent.runtime.process.leader import Leader
 from detent.runtime.process.orphans import Orphans
 
-__all__ = ["Keeper", "Launch", "Launched", "keeper"]
-
 T = TypeVar("T")
 
 _HERE: Final = Path(__file__).parent

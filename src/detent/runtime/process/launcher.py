@@ -13,8 +13,6 @@ import resource
 import signal
 import sys
 
-__all__ = ["main"]
-
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG."""
 

@@ -19,8 +19,6 @@ from detent.runtime.process.keeper import Keeper, Launch, Launched
 from detent.runtime.process.wiring import Wiring
 from detent.runtime.supervisor.body import Handover
 
-__all__ = ["Program", "launch", "passed", "wired"]
-
 _HANDOVER: Final = "LIFECYCLE_"
 _FAULT_BYTES: Final = 65536
 

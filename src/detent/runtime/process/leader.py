@@ -11,8 +11,6 @@ import os
 import threading
 from typing import Final
 
-__all__ = ["Leader"]
-
 _UNKNOWN: Final = 255
 """The exit code of a child that somebody else has reaped."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from detent.host import LINUX, ask, members
 
-__all__ = ["MemoryKills", "counters", "process_by_ps", "usage"]
-
 _CPU: Final = slice(11, 15)
 """utime, stime, and the same of reaped children, in `/proc/PID/stat` after the name."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")

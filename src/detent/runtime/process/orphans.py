@@ -13,8 +13,6 @@ from typing import Final
 
 from detent.host import LINUX, children, state_of
 
-__all__ = ["Orphans"]
-
 _BE_SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER."""
 

@@ -18,8 +18,6 @@ import msgspec
 
 from detent.runtime.process.rotation import Files
 
-__all__ = ["Drain", "Line", "Output"]
-
 RING_BYTES: Final = 1024 * 1024
 LINE_BYTES_MAX: Final = 16 * 1024
 """A longer line is cut into several."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["Files"]
-
 FILE_BYTES: Final = 10 * 1024 * 1024
 FILES: Final = 10
 _NAME_MAX: Final = 200

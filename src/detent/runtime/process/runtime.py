@@ -14,8 +14,6 @@ import msgspec
 from detent.errors import ContainerError
 from detent.runtime.process.faults import spawn_fault
 
-__all__ = ["Runtime", "State"]
-
 ANSWER_S: Final = 10.0
 _SAID_MAX: Final = 2000
 

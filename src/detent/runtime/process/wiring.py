@@ -11,8 +11,6 @@ from typing import Final
 
 from detent.runtime.process.inside import CHANNEL_FD, DUMP_FD
 
-__all__ = ["Dumps", "Wiring"]
-
 _FIRST_S: Final = 2.0
 """So long a child may take to begin with a dump; one that is stopped never will."""
 _QUIET_S: Final = 0.1
@@ -49,10 +47,6 @@ class Wiring:
     def environment(self) -> dict[str, str]:
         """How the child learns the numbers."""
         return {CHANNEL_FD: str(self._channel.fileno()), DUMP_FD: str(self._dump)}
-
-    def hand_over(self) -> None:
-        """The child has its ends; they are closed here, so that its end is seen."""
-        self._theirs.close()
 
     def taken(self) -> None:
         """Our ends are in use, and closed by their users."""
@@ -93,7 +87,7 @@ class Dumps:
             return self._data.decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Nothing more is wanted."""
+        """Stop reading dumps and close the pipe."""
         if self._file is not None:
             self._loop.remove_reader(self._file)
             os.close(self._file)

@@ -18,8 +18,6 @@ import msgspec
 
 from detent.errors import BadOption, ServerAway, ServerRefused
 
-__all__ = ["Client", "Server"]
-
 T = TypeVar("T")
 TIMEOUT_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -42,8 +42,6 @@ from detent.stores.api import (
     key_of,
 )
 
-__all__ = ["LEASE_S", "RemoteOffice", "RemoteSecrets", "tell_gone"]
-
 T = TypeVar("T")
 LEASE_S: Final = 15.0
 """How long the server waits for a sign of life before it gives our jobs to others."""

@@ -6,8 +6,6 @@ import msgspec
 
 from detent.errors import BadSpec
 
-__all__ = ["Backoff", "need", "next_interval", "waited"]
-
 
 def need(holds: bool, field: str, why: str) -> None:
     """Refuse a value that cannot work, by the name of its field."""

@@ -12,8 +12,6 @@ import msgspec
 
 from detent.lifecycle.worker import Exit
 
-__all__ = ["PERMANENT", "Body", "Born", "Handover", "Usage"]
-
 PERMANENT: Final = 125
 """The exit code of a worker that must not be started again: another start cannot help."""
 

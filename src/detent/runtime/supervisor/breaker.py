@@ -9,8 +9,6 @@ from msgspec.structs import replace
 
 from detent.runtime.supervisor.backoff import need
 
-__all__ = ["Breaker", "Circuit", "Gauge", "close", "fall", "half_open"]
-
 
 class Breaker(msgspec.Struct, frozen=True):
     """More than `most` restarts within `window_s` open it; after `cool_down_s` one trial is made.

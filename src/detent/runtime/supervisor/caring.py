@@ -14,8 +14,6 @@ from detent.runtime.supervisor.suspending import suspend
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["Care"]
-
 
 class Care:
     """Everything that goes on beside a running instance, and ends with it."""
@@ -24,7 +22,7 @@ class Care:
         self._core = core
 
     def take(self, slot: Slot, live: Live) -> None:
-        """From the moment it is ready."""
+        """Look after an instance, from the moment it is ready."""
         run = self._core.tasks.run
         if slot.is_suspended and live.record.suspendable:
             run(suspend(slot, live, self._core.tasks), f"suspending {slot.path}")

@@ -9,8 +9,6 @@ import asyncio
 import time
 from typing import Any, Protocol
 
-__all__ = ["Clock", "SystemClock", "done_within"]
-
 _US = 1_000
 
 

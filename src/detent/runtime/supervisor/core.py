@@ -32,13 +32,11 @@ from detent.runtime.supervisor.strategy import Strategy, is_restarted
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Core", "Plan"]
-
 _RETRY_S: Final = 0.2
 _LAST_S: Final = 5.0
 """After force, how long an end may take to be written down before nobody waits for it any more."""
 _S = WorkerState
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -191,7 +189,7 @@ class Core:
         return live
 
     def bring_up_soon(self, slot: Slot) -> asyncio.Task[Live]:
-        """The same beside everything else."""
+        """Bring the slot up in a task of its own."""
         slot.is_awaited = True
         return self.tasks.run(self.bring_up(slot), f"bringing up {slot.path}")
 
@@ -213,12 +211,12 @@ class Core:
                 await stop(live, self.tasks, grace_s, cause=cause)
             except BadJournal as error:
                 if ending is None and live.exists.is_set():
-                    _LOG.error("the stop of %s cannot be written down yet: %s", live.id, error)
+                    _log.error("the stop of %s cannot be written down yet: %s", live.id, error)
                     ending = self.tasks.run(live.body.ended(), f"the end of {live.id}")
                     await tried(live, live.body.ask(grace_s), "ask")
                 await done_within(self.tree.clock, _RETRY_S, live.done)
                 if ending is not None and ending.done() and not self.is_open:
-                    _LOG.error("%s has ended; the next supervisor will write that down", live.id)
+                    _log.error("%s has ended; the next supervisor will write that down", live.id)
                     self._unwritten.add(live)
 
     # --- what starting tells us ---------------------------------------------------------------
@@ -240,7 +238,7 @@ class Core:
         slot.last = record
         expected = record.stop_requested or not self.is_open
         level = logging.DEBUG if expected else logging.WARNING
-        _LOG.log(level, "%s of %s %s (%s)", live.id, slot.path, record.state, record.cause)
+        _log.log(level, "%s of %s %s (%s)", live.id, slot.path, record.state, record.cause)
         word = "failed" if record.state is _S.FAILED else "stopped"
         self.tree.count(f"workers_{word}_total", type=slot.spec.kind)
         if slot.live is not live:
@@ -270,7 +268,7 @@ class Core:
     def _give_up(self, slot: Slot, live: Live) -> None:
         slot.is_wanted = False
         if live.state is _S.KILLED and slot.spec.on_killed is OnKilled.ALERT:
-            _LOG.error("%s of %s had to be killed", live.id, slot.path)
+            _log.error("%s of %s had to be killed", live.id, slot.path)
         live.note("not_restarted")
 
     def _fell(self, slot: Slot, live: Live) -> None:
@@ -292,7 +290,7 @@ class Core:
     def _opened(self, slot: Slot, live: Live, before: Circuit) -> None:
         live.note("breaker_open", f"was {before}")
         self.tree.count("supervisor_circuit_breaker_triggered_total", child=slot.path)
-        _LOG.error("the breaker of %s is open: it ended too often", slot.path)
+        _log.error("the breaker of %s is open: it ended too often", slot.path)
         if slot.pacing.breaker is not None and slot.pacing.breaker.escalate:
             self.fail("breaker_open")
             self.phase = _S.STOPPING
@@ -357,7 +355,7 @@ class Core:
         """No time is left: everything that still lives is forced at once, written down or not."""
         await asyncio.gather(*(self._force(live) for live in tuple(self.lives)))
         if not await done_within(self.tree.clock, _LAST_S, stopping):
-            _LOG.error("forced, but the journal could not be told")
+            _log.error("forced, but the journal could not be told")
 
     async def _force(self, live: Live) -> None:
         forcing = asyncio.ensure_future(stop(live, self.tasks, 0))

@@ -15,8 +15,6 @@ from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Health, WorkerState, fold
 from detent.runtime.supervisor.snapshot import BREAKER, RESTARTS, Snapshot
 
-__all__ = ["KINDS", "STATUSES", "Kind", "state_diagram", "system_diagram", "tree_diagram"]
-
 
 class Kind(msgspec.Struct, frozen=True):
     """How one kind of worker is drawn: the brackets of its shape, its icon, its border."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from detent.errors import BadJournal
 
-__all__ = ["dumps_in"]
-
 _LAST: Final = (
     "SELECT instance.id, dump.stacks FROM dump JOIN instance ON instance.id = dump.instance"
     " WHERE instance.slot = ? OR substr(instance.id, 1, ?) = ? ORDER BY instance.last_seq DESC"

@@ -9,8 +9,6 @@ import msgspec
 
 from detent.lifecycle.event import Event
 
-__all__ = ["Entry", "Note", "SlotRow", "entry_of"]
-
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something about a slot that is no move of an instance: `breaker_open`, `removed`, ..."""

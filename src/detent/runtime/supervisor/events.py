@@ -16,8 +16,6 @@ from detent.runtime.supervisor.entries import Entry
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Change", "Gap", "Start", "follow"]
-
 _BATCH: Final = 100
 
 

@@ -19,8 +19,6 @@ from detent.errors import DetentError
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.supervisor.body import Born, Handover, Usage
 
-__all__ = ["Function", "FunctionBody", "Gate", "Work"]
-
 
 class Gate:
     """Between two units of work: closed means wait here. Usable from a loop and from a thread."""

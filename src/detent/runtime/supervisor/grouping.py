@@ -12,8 +12,6 @@ from detent.runtime.supervisor.strategy import affected
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["Group"]
-
 
 class Group:
     """One round at a time. Who falls while a round has not started them yet, belongs to it."""

@@ -10,9 +10,7 @@ from typing import Any, Final, TypeVar
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["Hook", "Hooks", "shielded"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _SLOW_S: Final = 5.0
 Hook = Callable[[], Awaitable[None] | None]
 T = TypeVar("T")
@@ -37,14 +35,14 @@ class Hooks:
             begun = self._clock.monotonic()
             running = asyncio.ensure_future(_call(hook))
             if not await done_within(self._clock, _SLOW_S, running):
-                _LOG.warning("%s takes longer than %g s", _name(hook), _SLOW_S)
+                _log.warning("%s takes longer than %g s", _name(hook), _SLOW_S)
                 await asyncio.wait({running})
             self._metrics.count(f"{PREFIX}hooks_executed_total", {})
             taken = self._clock.monotonic() - begun
             self._metrics.observe(f"{PREFIX}hook_duration_seconds", taken, {})
             if not running.cancelled() and (error := running.exception()) is not None:
                 self._metrics.count(f"{PREFIX}hooks_panicked_total", {})
-                _LOG.error("%s failed", _name(hook), exc_info=error)
+                _log.error("%s failed", _name(hook), exc_info=error)
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:

@@ -24,9 +24,7 @@ from detent.runtime.supervisor.body import Body, Born
 from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.tree import Tree, settle
 
-__all__ = ["Abandonable", "After", "Live"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _RETRY_S = 1.0
 
 
@@ -126,7 +124,7 @@ class Live:
         hears of it.
         """
         what, clock = f"what happened to {self.id} is not written down", self.tree.clock
-        complaint = Complaint(_LOG, what, clock.monotonic)
+        complaint = Complaint(_log, what, clock.monotonic)
         while True:
             try:
                 return self.move(verb, *told, **more)

@@ -23,8 +23,6 @@ from detent.runtime.supervisor import sql
 from detent.runtime.supervisor.entries import Entry, Note, SlotRow, entry_of
 from detent.runtime.supervisor.locking import Lock
 
-__all__ = ["KEPT", "READ_MAX", "Journal"]
-
 KEPT: Final = 1_000
 """How many ended instances are kept, at least until they are shipped."""
 READ_MAX: Final = 1_000

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from detent.errors import BadJournal, JournalLocked
 
-__all__ = ["Lock"]
-
 
 class Lock:
     """Held from when it is made until it is released, or until this process is gone."""

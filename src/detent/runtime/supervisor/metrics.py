@@ -6,10 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-__all__ = ["PREFIX", "LabelPolicy", "LogMetrics", "Metrics", "NoMetrics"]
-
 PREFIX: Final = "lifecycle_"
-_LOG = logging.getLogger("detent.supervisor.metrics")
+_log = logging.getLogger("detent.supervisor.metrics")
 
 
 class Metrics(Protocol):
@@ -39,11 +37,11 @@ class LogMetrics:
 
     def count(self, name: str, labels: Mapping[str, str]) -> None:
         """One line."""
-        _LOG.info("%s +1 %s", name, dict(labels))
+        _log.info("%s +1 %s", name, dict(labels))
 
     def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
         """One line."""
-        _LOG.info("%s %s %s", name, value, dict(labels))
+        _log.info("%s %s %s", name, value, dict(labels))
 
 
 class LabelPolicy:

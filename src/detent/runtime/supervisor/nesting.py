@@ -12,8 +12,6 @@ from detent.runtime.supervisor.body import Born, Handover, Usage
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.supervisor import Supervisor
 
-__all__ = ["SupervisorBody"]
-
 _SHARE: Final = 0.9
 """What children get of the grace; the rest is for forcing them, each on record."""
 
@@ -35,7 +33,7 @@ class SupervisorBody:
         return None
 
     async def ready(self) -> None:
-        """It was, when it was spawned."""
+        """Return at once: it was ready when `spawn` returned."""
 
     async def ended(self) -> Exit:
         """Once all its children have ended."""
@@ -70,7 +68,7 @@ class SupervisorBody:
             raise NotSuspendable(f"Nothing below {self._inside.path} can go quiet")
 
     async def resume(self) -> None:
-        """All of them."""
+        """Resume all children."""
         await self._inside.resume_all()
 
     async def probe(self) -> bool:

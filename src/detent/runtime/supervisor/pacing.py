@@ -14,8 +14,6 @@ from detent.runtime.supervisor.breaker import Breaker, Circuit, Gauge
 from detent.runtime.supervisor.clock import Clock
 from detent.runtime.supervisor.spec import StartRate
 
-__all__ = ["Held", "Pacing", "Rate"]
-
 
 class Held(msgspec.Struct, frozen=True):
     """Which governor holds a start, and until when on the monotonic clock."""

@@ -17,8 +17,6 @@ from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.stopping import tried
 from detent.runtime.supervisor.suspending import need_answer
 
-__all__ = ["Resumable", "take_token"]
-
 TOKEN_CHARS_MAX: Final = 65_536
 
 
@@ -28,7 +26,7 @@ class Resumable(Protocol):
 
     @property
     def resumable(self) -> bool:
-        """Whether it can."""
+        """Whether it can say where it stands."""
         ...
 
     async def pause(self) -> str:

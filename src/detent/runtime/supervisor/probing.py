@@ -18,9 +18,7 @@ from detent.runtime.supervisor.stopping import keep_dump
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["is_well", "keep_probing"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 
 
 async def is_well(live: Live, timeout_s: float) -> bool:
@@ -30,7 +28,7 @@ async def is_well(live: Live, timeout_s: float) -> bool:
         await done_within(live.tree.clock, timeout_s, asking, live.done)
         well = asking.done() and asking.result()
     except Exception:
-        _LOG.exception("the probe of %s failed", live.id)
+        _log.exception("the probe of %s failed", live.id)
         well = False
     finally:
         asking.cancel()
@@ -60,7 +58,7 @@ def _tell(live: Live, health: Health) -> None:
         is_news = live.state is WorkerState.RUNNING and live.move(w.change_health, health)
     except BadJournal as error:
         # The next probe says it again; whoever would stop asking here would never see it sick.
-        _LOG.error("the health of %s cannot be written down yet: %s", live.id, error)
+        _log.error("the health of %s cannot be written down yet: %s", live.id, error)
         return
     if is_news:
         live.tree.count("probe_changes_total", health=health)
@@ -69,7 +67,7 @@ def _tell(live: Live, health: Health) -> None:
 async def _act(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> None:
     """A host without air makes everybody look sick: only so many are restarted for it at once."""
     if probe.on_sick is not OnSick.NONE:
-        _LOG.error("%s of %s is unhealthy", live.id, slot.path)
+        _log.error("%s of %s is unhealthy", live.id, slot.path)
     is_hopeless = probe.on_sick is OnSick.RESTART and bad >= probe.hopeless
     if not is_hopeless or live.state is not WorkerState.RUNNING:
         return

@@ -11,9 +11,7 @@ from detent.lifecycle.worker import Accepted, Answer, Instance
 from detent.runtime.supervisor.body import Born
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Remains", "recover"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 
 
 class Remains(Protocol):
@@ -43,7 +41,7 @@ async def recover(tree: Tree, remains: Remains | None) -> list[Instance]:
         remains = None
     for record in tree.journal.unended():
         ended = await _bury(tree, record, remains)
-        _LOG.warning("lost %s of slot %s while nobody watched", record.id, record.slot)
+        _log.warning("lost %s of slot %s while nobody watched", record.id, record.slot)
         lost.append(ended)
     if lost:
         tree.tell()

@@ -17,9 +17,7 @@ from detent.runtime.supervisor.starting import launch
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
-__all__ = ["keep_weighing", "swap", "too_much"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
 
 
@@ -36,7 +34,7 @@ def too_much(rules: Recycle, usage: Usage | None, uptime_s: float, age_s: float 
 
 
 async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> None:
-    """Until it ends or is replaced."""
+    """Check memory and age of an instance, until it ends or is replaced."""
     spread = 1 + rules.variance * (2 * core.tree.chance.random() - 1)
     age_s = None if rules.age_s is None else rules.age_s * spread
     while not await done_within(core.tree.clock, rules.check_s, live.done):
@@ -89,7 +87,7 @@ async def _swap_first(
         await core.stop_live(old, spec.stop_grace_s, cause)
         return None
     failed = core.start_failed(slot, fresh)
-    _LOG.error("the old worker stays: %s", failed)
+    _log.error("the old worker stays: %s", failed)
     slot.pacing.fell(0.0)
     if old.after is After.GROUP:
         old.after = After.POLICY

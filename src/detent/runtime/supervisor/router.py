@@ -17,18 +17,7 @@ import msgspec
 from detent.errors import BadRoute
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = [
-    "Escalator",
-    "Handler",
-    "Middleware",
-    "NotHandled",
-    "Route",
-    "Router",
-    "Routes",
-    "once",
-]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _BUFFER: Final = 100
 Handler = Callable[[str], Awaitable[None]]
 Middleware = Callable[[Handler], Handler]
@@ -101,7 +90,7 @@ class Router:
         except Exception:
             self.failed += 1
             self._count("handler_errors_total")
-            _LOG.exception("the handler of %s failed", topic)
+            _log.exception("the handler of %s failed", topic)
         self._count("handlers_executed_total")
         return True
 

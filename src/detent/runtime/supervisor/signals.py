@@ -25,9 +25,7 @@ from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["STACKS_S", "Act", "Reason", "Rules", "Signals", "Taps"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 STACKS_S: Final = 2.0
 """How long an end may take before it is shown where everything stands."""
 _FORCE_S: Final = 5.0
@@ -199,7 +197,7 @@ class Signals:
         """Await the end of everything, then the hooks; what takes long is shown where it stands."""
         ending = asyncio.ensure_future(doing)
         if not await done_within(self.clock, stacks_s, ending):
-            _LOG.warning("still stopping; the tasks stand here:\n%s", _stacks())
+            _log.warning("still stopping; the tasks stand here:\n%s", _stacks())
         try:
             await ending
         finally:
@@ -208,15 +206,15 @@ class Signals:
     async def _forced(self) -> None:
         """Every worker's session first, then this process."""
         self.is_forced = True
-        _LOG.error("forced: killing all workers, then exiting")
+        _log.error("forced: killing all workers, then exiting")
         self._count("force_exit_triggered_total")
         killing = asyncio.ensure_future(self._force())
         if not await done_within(self.clock, _FORCE_S, killing):
-            _LOG.error("not all workers could be killed in time")
+            _log.error("not all workers could be killed in time")
         elif (error := killing.exception()) is not None:
-            _LOG.error("not all workers could be killed", exc_info=error)
+            _log.error("not all workers could be killed", exc_info=error)
         else:
-            _LOG.error("all workers are killed")
+            _log.error("all workers are killed")
         self._leave(_FORCED)
 
     async def _reload_all(self) -> None:
@@ -232,11 +230,11 @@ class Signals:
             return
         try:
             await self._reload()
-            _LOG.info("reloaded")
+            _log.info("reloaded")
         except DetentError as error:
-            _LOG.error("the new settings are not used: %s", error)
+            _log.error("the new settings are not used: %s", error)
         except Exception:
-            _LOG.exception("the new settings are not used")
+            _log.exception("the new settings are not used")
 
     def _run(self, work: Awaitable[None]) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(work)

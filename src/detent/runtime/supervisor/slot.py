@@ -18,9 +18,7 @@ from detent.runtime.supervisor.pacing import Pacing
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.tree import Tree
 
-__all__ = ["Slot"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 
 
 class Unmade(FunctionBody):
@@ -96,7 +94,7 @@ class Slot:
         try:
             self.keep(resume_token=None)
         except BadJournal as error:
-            _LOG.error("the token of %s stays for the next one: %s", self.path, error)
+            _log.error("the token of %s stays for the next one: %s", self.path, error)
 
     def keep(self, **changes: object) -> None:
         """Change what outlives instances and supervisors, on disk first."""

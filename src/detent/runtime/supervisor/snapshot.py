@@ -10,8 +10,6 @@ from detent.lifecycle.worker import Governor, Health, Instance, WorkerState
 from detent.runtime.supervisor.breaker import Circuit
 from detent.runtime.supervisor.slot import Slot
 
-__all__ = ["BREAKER", "RESTARTS", "TYPE", "WINDOW", "Snapshot", "Tells", "of_slot"]
-
 TYPE: Final = "type"
 RESTARTS: Final = "restarts"
 WINDOW: Final = "restarts_window"

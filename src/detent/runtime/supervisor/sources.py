@@ -10,9 +10,7 @@ from detent.runtime.supervisor.clock import Clock, SystemClock
 from detent.runtime.supervisor.router import Handler, Router
 from detent.runtime.supervisor.supervisor import Supervisor
 
-__all__ = ["CHECK_S", "checks", "debounced", "steer"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 CHECK_S: Final = 30.0
 
 
@@ -34,7 +32,7 @@ async def checks(
         try:
             found = await check()
         except Exception:
-            _LOG.exception("the check %s failed", name)
+            _log.exception("the check %s failed", name)
             found = False
         if every or found is not known:
             known = found

@@ -14,8 +14,6 @@ from detent.runtime.supervisor.backoff import Backoff, need
 from detent.runtime.supervisor.body import Body
 from detent.runtime.supervisor.breaker import Breaker
 
-__all__ = ["KEEPER", "OnKilled", "OnSick", "Probe", "Recycle", "Restart", "Spec", "StartRate"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _DAY_S: Final = 86_400.0
 KEEPER: Final = "keeper"

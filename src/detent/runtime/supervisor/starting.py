@@ -17,9 +17,7 @@ from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.stopping import give_up_init
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["Host", "build", "launch"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _RETRY_S: Final = 1.0
 
@@ -39,7 +37,7 @@ class Host(Protocol):
         ...
 
     def has_ended(self, slot: Slot, live: Live) -> None:
-        """Nothing is left of it."""
+        """The instance has ended, with all of its session."""
         ...
 
 
@@ -51,7 +49,7 @@ async def build(host: Host, slot: Slot, spec: Spec) -> Live:
             live = slot.build(spec)
             break
         except BadJournal:
-            _LOG.exception("no instance of %s can be written down yet", slot.path)
+            _log.exception("no instance of %s can be written down yet", slot.path)
             await clock.sleep(_RETRY_S)
     live.done.add_done_callback(lambda _: host.has_ended(slot, live))
     return live
@@ -65,7 +63,7 @@ async def launch(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
             if not live.done.done():
                 await _start(host, slot, live, spec)
         except BadJournal as error:
-            _LOG.error("the start of %s cannot be written down yet: %s", slot.path, error)
+            _log.error("the start of %s cannot be written down yet: %s", slot.path, error)
             await slot.tree.clock.sleep(_RETRY_S)
         if live.state not in (WorkerState.CREATED, WorkerState.PENDING):
             return

@@ -14,9 +14,7 @@ from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.instance import Abandonable, Live
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["give_up_init", "keep_dump", "stop", "tried"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _DUMP_AT: Final = 0.8
 """The share of the grace after which its stacks are asked for."""
@@ -110,7 +108,7 @@ async def keep_dump(live: Live) -> None:
         if asking.done() and (text := asking.result()):
             live.tree.journal.keep_dump(live.id, text)
     except Exception:
-        _LOG.exception("the stacks of %s could not be kept", live.id)
+        _log.exception("the stacks of %s could not be kept", live.id)
     finally:
         asking.cancel()
 
@@ -156,10 +154,10 @@ async def tried(
     acting = asyncio.ensure_future(doing)
     try:
         if not await done_within(live.tree.clock, limit_s, acting, live.done):
-            _LOG.warning("%s of %s did not come back", what, live.id)
+            _log.warning("%s of %s did not come back", what, live.id)
         elif acting.done():
             acting.result()
     except Exception:
-        _LOG.exception("%s of %s failed", what, live.id)
+        _log.exception("%s of %s failed", what, live.id)
     finally:
         acting.cancel()

@@ -9,8 +9,6 @@ from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.supervisor.spec import OnKilled, Restart, Spec
 
-__all__ = ["Strategy", "affected", "is_restarted"]
-
 
 class Strategy(StrEnum):
     """Which siblings share the fate of one that ended.

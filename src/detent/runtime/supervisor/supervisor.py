@@ -24,8 +24,6 @@ from detent.runtime.supervisor.spec import Probe, Spec
 from detent.runtime.supervisor.stopping import stop
 from detent.runtime.supervisor.suspending import SUSPEND_S, resume, suspend
 
-__all__ = ["Quieted", "Supervisor"]
-
 _S = WorkerState
 
 

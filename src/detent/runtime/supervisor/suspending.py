@@ -16,11 +16,9 @@ from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.stopping import tried
 from detent.runtime.supervisor.tasks import Tasks
 
-__all__ = ["SUSPEND_S", "need_answer", "resume", "suspend"]
-
 SUSPEND_S: Final = 30.0
 """How long a worker may take to finish what it is doing."""
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 
 
 async def suspend(
@@ -65,7 +63,7 @@ async def _withdraw(slot: Slot, live: Live) -> None:
     try:
         slot.keep(suspended=False)
     except BadJournal as error:
-        _LOG.error("slot %s may be suspended when it is started next: %s", slot.path, error)
+        _log.error("slot %s may be suspended when it is started next: %s", slot.path, error)
 
 
 def need_answer(live: Live, asked: asyncio.Future[Any], within_s: float, what: str) -> None:

@@ -7,9 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Tasks"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 T = TypeVar("T")
 
 
@@ -38,4 +36,4 @@ class Tasks:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.error("%s failed", task.get_name(), exc_info=error)
+            _log.error("%s failed", task.get_name(), exc_info=error)

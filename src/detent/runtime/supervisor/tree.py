@@ -17,18 +17,12 @@ from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
 
-__all__ = ["Tree"]
-
-_LOG = logging.getLogger("detent.supervisor")
+_log = logging.getLogger("detent.supervisor")
 _US = 1_000_000
 
 
 class Tree:
-    """The one way into the journal, for every supervisor of a process.
-
-    `probe_restarts` is how many workers may be stopped at once because they look sick: a starved
-    host makes all of them look so.
-    """
+    """The one way into the journal, for every supervisor of a process."""
 
     def __init__(
         self,
@@ -37,7 +31,6 @@ class Tree:
         name: str = "supervisor",
         clock: Clock | None = None,
         metrics: Metrics | None = None,
-        probe_restarts: int = 1,
     ) -> None:
         self.journal = journal
         self.name = name
@@ -48,7 +41,8 @@ class Tree:
         """Moves that were asked for and refused."""
         self.ended_twice = 0
         """Ends that were reported again and ignored."""
-        self.sick_slots = probe_restarts
+        self.sick_slots = 1
+        """How many more may be stopped for looking sick: a starved host makes all look so."""
         self._listeners: set[Callable[[], None]] = set()
 
     def order(self, by: By | None = None, *, is_slot_ready: bool = True) -> Order:
@@ -69,14 +63,14 @@ class Tree:
         try:
             self.journal.note(note, self.clock.now(), self.clock.monotonic())
         except BadJournal:
-            _LOG.exception("the note %s about %s is lost", note.name, note.slot)
+            _log.exception("the note %s about %s is lost", note.name, note.slot)
         self.tell()
 
     def refuse(self, record: Instance, refusal: Refusal) -> None:
         """Count and log what was refused; the worker goes on as it was."""
         self.illegal += 1
         self.count("illegal_transitions_total")
-        _LOG.warning("refused for %s of slot %s: %s", record.id, record.slot, refusal.message)
+        _log.warning("refused for %s of slot %s: %s", record.id, record.slot, refusal.message)
 
     def tell(self) -> None:
         """Wake everybody who follows the journal."""

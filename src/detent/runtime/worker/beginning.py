@@ -6,8 +6,6 @@ from detent.lifecycle.profile import PROFILES, Drain
 from detent.runtime.running import Flight
 from detent.stores.api import Key, Stored
 
-__all__ = ["Unbegun", "may_return"]
-
 
 class Unbegun:
     """Two threads reach in here, and whoever takes a flight out decides about it."""
@@ -16,7 +14,7 @@ class Unbegun:
         self._flights: dict[Key, Flight] = {}
 
     def add(self, flight: Flight) -> None:
-        """It is sent to the handlers' loop."""
+        """Remember a flight that is on its way to the handlers' loop."""
         self._flights[flight.key] = flight
 
     def begins(self, flight: Flight) -> bool:

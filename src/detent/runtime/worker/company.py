@@ -13,8 +13,6 @@ from detent.runtime.executors.means import Kind, is_alone
 from detent.runtime.running import Flight
 from detent.stores.api import Key
 
-__all__ = ["Company"]
-
 
 class Company:
     """Looks only while there is somebody apart, which is rare."""
@@ -28,7 +26,7 @@ class Company:
         self._is_crowded = False
 
     def comes(self, flight: Flight) -> None:
-        """It is about to begin."""
+        """Count a run that is about to begin."""
         self._apart += is_alone(flight.stored)
         if self._apart or self._is_crowded:
             self._look()

@@ -8,8 +8,6 @@ from typing import Final
 from detent.runtime.executors.means import Kind
 from detent.runtime.worker.settings import Settings
 
-__all__ = ["STUCK_S", "Counts"]
-
 STUCK_S: Final = 3.0
 """A loop that has not turned for so long is held up."""
 

@@ -28,8 +28,6 @@ from detent.runtime.worker.counting import STUCK_S, Counts
 from detent.runtime.worker.wishing import Wish, Wishes
 from detent.stores.api import Claimed, Key
 
-__all__ = ["Desk"]
-
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Turns: TypeAlias = set[asyncio.Task[None]]

@@ -11,8 +11,6 @@ from detent.runtime.executors.api import Ended
 from detent.runtime.reporting import Report, Reporter
 from detent.runtime.running import Flight, Runner
 
-__all__ = ["Floor"]
-
 
 class Floor:
     """Starts what it is given, and hands over how it ended."""

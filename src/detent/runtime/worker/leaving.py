@@ -12,8 +12,6 @@ from detent.runtime.running import Flight, Why
 from detent.runtime.watching import Watching
 from detent.runtime.worker.desk import Desk
 
-__all__ = ["STOP_S", "Leaving"]
-
 STOP_S = 3.0
 """How long runs that were stopped have to end, before we go without them."""
 LAPSE_S = 1.0

@@ -13,8 +13,6 @@ from detent.errors import BadOption
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.stores.api import Fair
 
-__all__ = ["SLOTS_MAX", "Running", "Settings", "Status"]
-
 SLOTS_MAX = 10_000
 STALL_S_MIN = 5.0
 

@@ -16,8 +16,6 @@ from detent.runtime.reporting import Report, Reporter
 from detent.runtime.running import Flight
 from detent.runtime.worker.desk import Desk
 
-__all__ = ["PULSE_S", "Stalling"]
-
 _log = logging.getLogger(__name__)
 PULSE_S: Final = 1.0
 """How often the handlers' loop is asked whether it still turns."""

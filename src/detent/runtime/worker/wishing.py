@@ -13,8 +13,6 @@ from detent.runtime.executors.means import Kind
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Want
 
-__all__ = ["WANT_MAX", "Wish", "Wishes"]
-
 WANT_MAX = 100
 """How many jobs one claim asks for, of a worker with no more than twice as many slots."""
 MANY_MAX = 500

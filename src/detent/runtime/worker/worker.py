@@ -23,8 +23,6 @@ from detent.runtime.worker.settings import Running, Settings, Status
 from detent.runtime.worker.stalling import PULSE_S, Stalling
 from detent.runtime.worker.wishing import Wishes
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """The runner says who it is and what it can run.

@@ -9,8 +9,6 @@ from detent.errors import UnfitUnit
 from detent.stores.bounds import need_size
 from detent.stores.shapes import RECORDS_MAX, Unit
 
-__all__ = ["need_end_only", "need_new_only"]
-
 
 def need_new_only(unit: Unit) -> None:
     """Refuse what would have to lock a record that others are working with."""

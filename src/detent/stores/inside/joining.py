@@ -11,8 +11,6 @@ from detent.stores.inside.fit import need_end_only, need_new_only
 from detent.stores.inside.ways import way_of
 from detent.stores.shapes import Outcome, Unit
 
-__all__ = ["acomplete", "aenqueue", "complete", "enqueue"]
-
 Clock = Callable[[], int]
 
 

@@ -38,8 +38,6 @@ from detent.stores.shapes import (
     key_of,
 )
 
-__all__ = ["answered", "in_our_words", "told"]
-
 _DEFAULT_RETRY: Final = RetryPolicy()
 _BEHIND: Final = "A function of ours is missing; run `detent migrate`"
 _BUSY: Final = "Somebody else's transaction was in the way; roll back and try again"

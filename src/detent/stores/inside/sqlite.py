@@ -14,8 +14,6 @@ from detent.stores.sqlite.migrate import need_tables
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["write", "write_through"]
-
 
 class _Plain:
     """A connection whose rows are tuples, whatever the caller makes of theirs."""

@@ -6,8 +6,6 @@ import re
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["SQL"]
-
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 

@@ -18,8 +18,6 @@ from detent.stores.inside.postgres import answered, in_our_words, told
 from detent.stores.inside.statements import SQL
 from detent.stores.shapes import Outcome, Rejected, Unit
 
-__all__ = ["KNOWN", "way_of"]
-
 
 def _call(words: str, unit: Unit) -> str:
     """The statement that calls the function for such a unit."""

@@ -14,8 +14,6 @@ from detent.stores.chosen import is_chosen
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
 
-__all__ = ["Reading", "due", "first"]
-
 T = TypeVar("T")
 K = TypeVar("K", str, Key, Named)
 

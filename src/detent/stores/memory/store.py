@@ -9,14 +9,13 @@ from msgspec.structs import replace
 from detent.errors import BadUrl
 from detent.lifecycle import job as j
 from detent.lifecycle import seal
+from detent.lifecycle.merkle import skip_of
 from detent.stores import api, bounds, judging
 from detent.stores.api import Key, Move, Named, Stepped, Stored, Unit, Want, WorkerRow, key_of
 from detent.stores.chosen import is_kept
 from detent.stores.memory.reading import Reading, due, first
 from detent.stores.quotas import Met, Quotas, Turns
 from detent.stores.workers import LATE_US, is_believed, need_legal, newest
-
-__all__ = ["MemoryStore", "connect"]
 
 
 def connect(url: str, clock: Callable[[], int] | None = None, _: float | None = None) -> api.Store:
@@ -165,7 +164,7 @@ class MemoryStore(Reading):
         if not fed:
             return None
         blocks, leaves = [None, *self._all.blocks], [seal.leaf(one.event) for one in fed]
-        made = seal.seal(leaves, blocks[-1], blocks[seal.skip_of(len(blocks))])
+        made = seal.seal(leaves, blocks[-1], blocks[skip_of(len(blocks))])
         self._all.blocks.append(made)
         self._all.leaves += zip((one.pos for one in fed), leaves, strict=True)
         return made

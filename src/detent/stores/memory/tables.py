@@ -20,8 +20,6 @@ from detent.stores.gates import behind
 from detent.stores.judging import Judge
 from detent.stores.writing import Writer
 
-__all__ = ["Tables"]
-
 
 class Tables(Judge, Writer):
     """One dictionary for each kind of thing; what is looked for is found by looking through it."""

@@ -8,8 +8,6 @@ import msgspec
 
 from detent.errors import BadUrl
 
-__all__ = ["Address", "read"]
-
 _YES = {"yes": True, "no": False}
 CONNECTIONS_MAX = 100
 

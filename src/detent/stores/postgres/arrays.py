@@ -1,4 +1,4 @@
-"""What a statement is told: arrays of rows, or of the values of one column where those are few."""
+"""Makes the parameters of statements: arrays of rows, or one array per column."""
 
 from __future__ import annotations
 
@@ -13,23 +13,6 @@ from detent.stores.api import Key, Move, New
 from detent.stores.postgres.lanes import Lanes, lane_of
 from detent.stores.postgres.rows import body_row, event_row, job_row, moving_row, rest_of
 from detent.stores.postgres.statements import SQL
-
-__all__ = [
-    "FRESH",
-    "asides_of",
-    "columns",
-    "events_of",
-    "fresh_of",
-    "fresh_row",
-    "listed",
-    "lone_of",
-    "moves_of",
-    "news_of",
-    "no_asides",
-    "no_events",
-    "recorded",
-    "reports_of",
-]
 
 _ENQUEUED: Final = (
     *("tenant", "id", "state", "profile", "queue", "priority", "delivery", "allowed"),

@@ -1,4 +1,4 @@
-"""New jobs by the column: what all of them share is told once, however many they are."""
+"""The parameters of statements for many new jobs: what they share is sent once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from detent.stores.births import SAMPLE_AT, Births, Mould, around_place, sample
 from detent.stores.postgres.arrays import FRESH, fresh_row, listed
 from detent.stores.postgres.lanes import Lane, Lanes, lane_of
 from detent.stores.postgres.statements import SQL
-
-__all__ = ["ID", "Shared", "asked", "lone", "shared"]
 
 _MOULDS: Final = 1_024
 _OWN: Final = frozenset(

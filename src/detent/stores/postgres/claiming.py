@@ -28,8 +28,6 @@ from detent.stores.postgres.ends import joined
 from detent.stores.postgres.reading import get
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["Answer", "asked", "claimed_before", "read", "spans_of", "with_asides"]
-
 _encode = msgspec.json.Encoder().encode
 _ALIVE: Final = Lease(2**62)
 _ANSWERS: Final = 5

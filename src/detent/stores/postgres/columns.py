@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from detent.lifecycle.dead_letters import BY_ATTEMPTS
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import IN_HANDS, PARKED, Cause
-from detent.lifecycle.letters import BY_ATTEMPTS
-
-__all__ = ["EVENT", "EVENT_END", "JOB", "MOVING", "WORDS"]
 
 JOB: Final = Job.__struct_fields__
 _FIXED: Final = frozenset(

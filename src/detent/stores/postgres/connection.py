@@ -11,8 +11,6 @@ import asyncpg
 from detent.stores.postgres.address import Address
 from detent.stores.postgres.statements import SQL
 
-__all__ = ["ANSWER_S", "CONNECT_S", "LOCK_MS", "Connection", "Row", "open_connection"]
-
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 """How long one statement may take before it is called off."""

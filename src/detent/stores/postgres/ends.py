@@ -1,4 +1,4 @@
-"""Ends: completions that are alike, told as columns, with what they share said once.
+"""The parameters for completions that are alike: columns, and what they share once.
 
 A worker ends its jobs by the hundred at one moment, and what is said about them differs in a few
 names. So the first of them is looked at closely, and each of the others is only compared with it.
@@ -16,8 +16,6 @@ from msgspec.structs import astuple
 from detent.lifecycle.event import Event
 from detent.stores.api import Move, Unit
 from detent.stores.postgres.rows import rest_of
-
-__all__ = ["Ends", "ends_of", "joined"]
 
 _SEPARATOR: Final = "\x1f"
 """Stands between the texts of a column. No JSON has it in it, and hardly any name."""

@@ -17,8 +17,6 @@ from detent.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["FAULTS", "UNFIT", "is_clash", "is_held_twice", "is_lost", "translated"]
-
 FAULTS: Final = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,

@@ -10,12 +10,11 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import asdict
 
-from detent.lifecycle.seal import Block, leaf, seal, skip_of
+from detent.lifecycle.merkle import skip_of
+from detent.lifecycle.seal import Block, leaf, seal
 from detent.stores.api import Fed
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.rows import event_of, fed_of
-
-__all__ = ["Draft", "add", "blocks", "draft", "feed", "sequence"]
 
 _STRETCH: Final = 50_000
 """How many get their positions in one transaction."""

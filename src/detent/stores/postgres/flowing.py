@@ -17,8 +17,6 @@ from detent.stores.api import Key, key_of
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["Flows", "read_flows"]
-
 _encode = msgspec.json.Encoder().encode
 _workflow = msgspec.json.Decoder(Workflow).decode
 _step = msgspec.json.Decoder(Step).decode

@@ -28,8 +28,6 @@ from detent.stores.postgres.lanes import Lane
 from detent.stores.postgres.quotas import Limits, Turns
 from detent.stores.postgres.rows import stored_of
 
-__all__ = ["grant", "let_in", "lock"]
-
 FLIPS_MAX: Final = 1_000
 """How many jobs of steps that opened one transaction lets in."""
 NOTHING_LOCKED: Final[Mapping[Key, Flow]] = MappingProxyType({})

@@ -21,8 +21,6 @@ from detent.stores.postgres.flowing import Flows, read_flows
 from detent.stores.postgres.rows import JOB_END, job_of
 from detent.stores.postgres.sorting import flow_keys
 
-__all__ = ["Head", "Judge", "lock"]
-
 _EVER: Final = -(2**63)
 
 

@@ -13,8 +13,6 @@ from detent.stores.api import Body
 from detent.stores.legal import is_storable
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["Lane", "Lanes", "lane_of", "numbers_of"]
-
 _encode = msgspec.json.Encoder().encode
 _KNOWN_MAX: Final = 100_000
 """There may be a lane for every customer; so many take some 30 MB."""

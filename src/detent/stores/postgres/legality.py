@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from detent.lifecycle import JOB, MACHINES, WORKER, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent, JobState
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, JobEvent
+from detent.stores.pieces import RARE_STATES
 from detent.stores.postgres.columns import WORDS
-
-__all__ = ["RARE_STATES", "fill"]
-
-RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
-"""States that few jobs are in, whatever a queue has behind it."""
 
 _HOTTEST = (
     ("available", JobEvent.CLAIM, "active"),

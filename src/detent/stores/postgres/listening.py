@@ -1,4 +1,4 @@
-"""News from other processes: a connection that listens, and word that is sent at most so often."""
+"""Hears of news from other processes, and tells them ours, at most so often."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS
 from detent.stores.postgres.pool import Pool
-
-__all__ = ["CHANNEL", "Crier", "Listener", "Word"]
 
 CHANNEL: Final = "detent"
 _ALONG_S: Final = 0.005

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from detent.stores.postgres.arrays import columns, listed
 
-__all__ = ["NO_MARKS", "SLOW_S", "Marks", "Position", "told_of"]
-
 SLOW_S: Final = 0.005
 """A claim that takes longer has probably walked over what is dead."""
 KEPT_S: Final = 1.0

@@ -19,8 +19,6 @@ from detent.stores.postgres.legality import fill
 from detent.stores.postgres.server import need_fit
 from detent.stores.postgres.statements import MIGRATIONS, STAMP
 
-__all__ = ["complete", "pending_migrations", "prepare", "run_migrations"]
-
 _Work = Callable[[Connection], Awaitable[list[Migration]]]
 
 

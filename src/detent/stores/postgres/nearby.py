@@ -19,8 +19,6 @@ from detent.stores.postgres.bearing import ID
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT
 
-__all__ = ["ALONE", "NAME", "TOLD", "Near", "Nearby"]
-
 NAME: Final = "detent caller"
 """What the server shows of such a connection."""
 ALONE: Final = "enqueue_one"

@@ -12,8 +12,6 @@ from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane, numbers_of
 
-__all__ = ["place"]
-
 _MOST: Final = 1_000
 _NAMES: Final = ("tenants", "queues", "types", "profiles", "deliveries", "keys", "lanes")
 

@@ -12,8 +12,6 @@ from detent.stores.postgres.address import Address
 from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, UNFIT, is_clash, is_lost, translated
 
-__all__ = ["PATIENCE_S", "Pool"]
-
 T = TypeVar("T")
 PATIENCE_S: Final = 30.0
 """How long a call tries again while the server is away."""

@@ -12,8 +12,6 @@ from detent.stores.legal import is_storable
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["forget_events", "forget_results", "prune"]
-
 
 async def prune(connection: Connection, rules: Sequence[Retention], now: int, limit: int) -> int:
     """How many jobs went; the oldest ends first."""

@@ -13,8 +13,6 @@ from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.lanes import Lane
 from detent.stores.quotas import Met, Quotas, names_of
 
-__all__ = ["Limits", "Turns"]
-
 
 class Limits(Quotas):
     """The limits over some lanes, read at once."""
@@ -57,8 +55,6 @@ class Turns(quotas.Turns):
 
     def __init__(self, want: Want, now: int) -> None:
         super().__init__(want, now, {})
-        self._last = 0
-        self._served: set[Named] = set()
 
     async def ask(self, connection: Connection, lanes: Collection[Lane]) -> None:
         """When the queues or keys of these lanes were served last."""
@@ -77,12 +73,6 @@ class Turns(quotas.Turns):
         vars(one).update(_turns=dict(self._turns), _served=set(self._served))
         return one
 
-    def serve(self, queue: str, key: str | None) -> None:
-        super().serve(queue, key)
-        if self._want.fair is not None:
-            self._served.add(self._name(queue, key))
-            self._last = self._turns[self._name(queue, key)]
-
     async def save(self, connection: Connection) -> None:
         """Write who was served."""
         if self._want.fair is None or not self._served:
@@ -92,4 +82,4 @@ class Turns(quotas.Turns):
         await connection.fetch("served_put", **told, **columns(("names", "turns"), rows))
 
     def _latest(self) -> int:
-        return self._last
+        return self._last or 0

@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Gate, Lease
-from detent.lifecycle.job.table import IN_HANDS, PARKED
 from detent.lifecycle.job.values import NAME_MAX
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
@@ -31,35 +30,12 @@ from detent.stores.api import (
     name_of,
 )
 from detent.stores.legal import is_storable
-from detent.stores.pieces import LOOK, Piece, is_narrow
+from detent.stores.pieces import LOOK, Piece, is_narrow, shortest
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 from detent.stores.postgres.flowing import read_flows
-from detent.stores.postgres.legality import RARE_STATES
 from detent.stores.postgres.rows import event_of, fed_of, logged_of, stored_of
 from detent.stores.select import Filter, Page
-
-__all__ = [
-    "counts",
-    "find",
-    "find_workflows",
-    "flows",
-    "gates",
-    "get",
-    "held_by",
-    "histories",
-    "history",
-    "keys",
-    "leases",
-    "leaves",
-    "limits",
-    "log_tail",
-    "logs",
-    "record",
-    "records",
-    "unquiet",
-    "weight",
-]
 
 _workflow = msgspec.json.Decoder(Workflow).decode
 _HIGHEST = "\U0010ffff" * (NAME_MAX + 1)
@@ -85,7 +61,7 @@ async def find(connection: Connection, chosen: Filter, page: Page) -> Piece:
     """The jobs that fit, newest first, as far as one piece of the walk goes."""
     if page.limit <= 0 or not is_storable((chosen, page.after)):
         return Piece([])
-    way, beyond = _shortest(chosen), None
+    way, beyond = shortest(chosen), None
     if way == "found" and is_narrow(chosen):
         told = {"tenant": chosen.tenant, "upto": _paged(page)["upto"], "look": LOOK - 1}
         row = await connection.fetch_row("beyond", **told)
@@ -93,21 +69,6 @@ async def find(connection: Connection, chosen: Filter, page: Page) -> Piece:
     rows = await connection.fetch(way, **asdict(chosen), **_paged(page, beyond or ""))
     after = None if beyond is None or chosen.tenant is None else (chosen.tenant, beyond)
     return Piece([stored_of(row) for row in rows], after)
-
-
-def _shortest(chosen: Filter) -> str:
-    """The statement that walks over the fewest jobs."""
-    if chosen.only is not None:
-        return f"found_{chosen.only}"
-    if chosen.tag is not None:
-        return "found_tagged"
-    if chosen.workflow is not None:
-        return "found_in_workflow"
-    if chosen.held and chosen.state in PARKED:
-        return "found_on_hold"
-    if chosen.state in IN_HANDS:
-        return "found_held"
-    return "found_rare" if chosen.state in RARE_STATES else "found"
 
 
 def _paged(page: Page, beyond: str = "") -> dict[str, Any]:

@@ -19,21 +19,6 @@ from detent.stores.api import Body, Failure, Fed, Line, Logged, Note, Stored
 from detent.stores.legal import is_storable
 from detent.stores.postgres.columns import EVENT_END, JOB, MOVING
 
-__all__ = [
-    "JOB_END",
-    "STORED_END",
-    "body_row",
-    "event_of",
-    "event_row",
-    "fed_of",
-    "job_of",
-    "job_row",
-    "logged_of",
-    "moving_row",
-    "rest_of",
-    "stored_of",
-]
-
 _Row = Sequence[Any]
 _STATE, _DELIVERY, _PREVIOUS = (JOB.index(name) for name in ("state", "delivery", "previous"))
 JOB_END: Final = len(JOB)

@@ -9,8 +9,6 @@ from typing import Final
 from detent.errors import UnsupportedStore
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["need_fit", "synchronised"]
-
 OLDEST: Final = 130_000
 
 

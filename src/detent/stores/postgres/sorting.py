@@ -17,8 +17,6 @@ from detent.stores.postgres.bearing import Shared, shared
 from detent.stores.postgres.ends import Ends, ends_of
 from detent.stores.postgres.lanes import Lane, lane_of
 
-__all__ = ["Batch", "flow_keys", "is_sound", "sort", "waves"]
-
 
 class Batch(msgspec.Struct, frozen=True):
     """The units of one step, and how they may be sent.
@@ -44,7 +42,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def sort(units: Sequence[Unit]) -> Batch:
-    """How these units may be sent."""
+    """Sort the units by how they may be sent."""
     common = _shared(units) if isinstance(units, Births) and units else None
     if common is not None:
         return Batch(units, frozenset((common.lane,)), born=common)

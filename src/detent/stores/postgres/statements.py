@@ -23,8 +23,6 @@ import msgspec
 from detent.stores import migrations
 from detent.stores.postgres.columns import WORDS
 
-__all__ = ["MIGRATIONS", "SQL", "STAMP", "Statement"]
-
 _HEAD = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _WORD = re.compile(r"\{\{(\w+)(?: ((?:\{\{\w+\}\}|[^}])*))?\}\}")
 _PARAMETER = re.compile(r"\$([a-z]\w*)")

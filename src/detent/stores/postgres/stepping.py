@@ -1,4 +1,4 @@
-"""Steps: one statement where nothing unusual can be seen, questions first where something can."""
+"""Commits a step: plain units in one statement, others after a look at what is stored."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from detent.stores.postgres.lanes import Lanes
 from detent.stores.postgres.listening import Word
 from detent.stores.postgres.marks import NO_MARKS, Position
 from detent.stores.postgres.sorting import Batch
-
-__all__ = ["Step"]
 
 _WITH_CLAIM: Final = {
     "end": "end_and_claim",

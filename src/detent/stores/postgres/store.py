@@ -52,8 +52,6 @@ from detent.stores.postgres.stepping import Step
 from detent.stores.select import FIRST_PAGE, Filter, Page
 from detent.stores.workers import need_legal
 
-__all__ = ["PostgresStore", "connect"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _KEYED: Final = 2

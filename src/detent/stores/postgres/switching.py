@@ -10,8 +10,6 @@ from detent.stores.api import GateRow, LimitRow
 from detent.stores.postgres.arrays import columns
 from detent.stores.postgres.connection import Connection
 
-__all__ = ["put_gates", "put_limits"]
-
 _NAMES = ("tenants", "kinds", "names")
 
 

@@ -20,14 +20,6 @@ from detent.stores.postgres.flowing import read_flows
 from detent.stores.postgres.rows import stored_of
 from detent.stores.postgres.workers import named
 
-__all__ = [
-    "extend",
-    "fold",
-    "note",
-    "take_due",
-    "take_due_records",
-]
-
 _TALLIES_MAX: Final = 1_000
 _BESIDE: Final = 10
 """How many columns of a due row follow those of the job."""

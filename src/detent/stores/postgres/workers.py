@@ -14,19 +14,6 @@ from detent.stores.postgres.pruning import forget_events
 from detent.stores.worker_rows import beat_row, death_text, instance_of, life_row, worker_of
 from detent.stores.workers import LATE_US, is_believed, newest
 
-__all__ = [
-    "beat",
-    "bury",
-    "declare_lost",
-    "find_instances",
-    "forget",
-    "instances",
-    "listed",
-    "named",
-    "overdue",
-    "ship",
-]
-
 _BEAT = ("workers", "untils", "states", "whos", "renewing")
 _LIFE = ("tenants", "ids", "slots", "versions", "states", "ended", "records", "fences")
 

@@ -22,8 +22,6 @@ from detent.stores.postgres.lanes import Lane, Lanes, numbers_of
 from detent.stores.postgres.sorting import waves
 from detent.stores.postgres.switching import put_gates, put_limits
 
-__all__ = ["Appending", "Written", "append", "commit"]
-
 
 class Written(msgspec.Struct, frozen=True):
     """The answers to some units, if the transaction around them holds."""

@@ -19,8 +19,6 @@ from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.turns import Calls
 
-__all__ = ["Shared", "alone", "bear", "shared"]
-
 _encode = msgspec.json.Encoder().encode
 _MOULDS: Final = 1_024
 _SOME: Final = 4

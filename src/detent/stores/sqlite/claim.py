@@ -23,8 +23,6 @@ from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.taking import Taking
 from detent.stores.sqlite.transaction import Transaction, gate_of, read_rows, stored_at
 
-__all__ = ["claim", "let_in"]
-
 FLIPS_MAX = 1_000
 """How many jobs of steps that opened one transaction lets in."""
 SHUT_MAX = 1_000

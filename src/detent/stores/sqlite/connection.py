@@ -10,8 +10,6 @@ from typing import Final
 from detent.errors import UnsupportedStore
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["BUSY_MS", "need_version", "open_as_it_is", "open_reader", "open_writer"]
-
 OLDEST: Final = (3, 35, 0)
 BUSY_MS: Final = 5_000
 """How long we wait for somebody's own connection; our processes take turns before."""

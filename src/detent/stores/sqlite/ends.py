@@ -24,8 +24,6 @@ from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["FEW", "Ends", "Like", "parted"]
-
 FEW: Final = 4
 """Fewer than so many are written one by one: that takes less time."""
 _ACTIVE, _COMPLETED = JobState.ACTIVE.value, JobState.COMPLETED.value

@@ -15,8 +15,6 @@ from detent.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["UNFIT", "broken", "is_busy", "is_fatal", "is_ours", "translated"]
-
 UNFIT: Final = (
     sqlite3.IntegrityError,
     sqlite3.DataError,

@@ -1,4 +1,4 @@
-"""What a transaction knows: the tables, as what it has decided so far will leave them."""
+"""What a transaction sees: the tables, with its own changes that are not written yet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from detent.stores.fences import MISSING
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.pending import Head, Pending
 from detent.stores.sqlite.statements import SQL
-
-__all__ = ["Known", "read_flow"]
 
 
 class Known:

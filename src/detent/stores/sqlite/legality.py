@@ -10,16 +10,13 @@ from collections.abc import Iterable
 from functools import cache
 
 from detent.lifecycle import JOB, MACHINES, WORKER, Machine
-from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, Cause, JobEvent, JobState
-from detent.lifecycle.letters import BY_ATTEMPTS
+from detent.lifecycle.dead_letters import BY_ATTEMPTS
+from detent.lifecycle.job.table import ENDED, IN_HANDS, PARKED, Cause, JobEvent
 from detent.lifecycle.machine import Phase
 from detent.lifecycle.workflow import STEP, WORKFLOW
-
-__all__ = ["RARE_STATES", "fill"]
+from detent.stores.pieces import RARE_STATES
 
 _HOT = (JobEvent.CLAIM, JobEvent.COMPLETE, JobEvent.ENQUEUE, JobEvent.DUE, JobEvent.FAIL)
-RARE_STATES = (JobState.DISCARDED, JobState.CANCELLED, JobState.RETRYABLE, JobState.SCHEDULED)
-"""The states whose jobs are few beside those that are done."""
 _Triple = tuple[str | None, str, str | None]
 
 

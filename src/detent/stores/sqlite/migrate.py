@@ -19,8 +19,6 @@ from detent.stores.sqlite.legality import fill
 from detent.stores.sqlite.statements import MIGRATIONS, SQL, split
 from detent.stores.sqlite.turns import Turns
 
-__all__ = ["KNOWN", "bring_up_to_date", "need_tables", "pending_migrations", "run_migrations"]
-
 KNOWN = MIGRATIONS[-1].version
 """The newest version of the tables that this code has heard of."""
 

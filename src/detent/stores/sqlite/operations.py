@@ -11,8 +11,6 @@ from typing import Any
 from detent.stores.births import Birth
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["Answer", "Operation", "Waited", "deliver"]
-
 Answer = tuple[Any, BaseException | None]
 
 
@@ -44,7 +42,7 @@ class Waited:
         self._is_open.acquire()
 
     def set(self, answer: Answer) -> None:
-        """From the thread that writes."""
+        """Give the answer; called by the thread that writes."""
         self._answer = answer
         self._is_open.release()
 

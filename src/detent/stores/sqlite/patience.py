@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["PATIENCE", "READ_S", "TURN_S", "Patience"]
-
 TURN_S: Final = 30.0
 """Turns take milliseconds; only a stopped process, or a disk that hangs, keeps one for so long."""
 READ_S: Final = 30.0

@@ -16,7 +16,6 @@ from collections import deque
 from itertools import starmap
 from operator import call
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Final
 
 from detent.errors import StoreError
@@ -24,8 +23,6 @@ from detent.stores.sqlite.connection import BUSY_MS
 from detent.stores.sqlite.faults import broken, is_busy, is_fatal
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.turns import Calls, Turns
-
-__all__ = ["Pen"]
 
 _TAKEN: Final = ["taken"]
 """What is noted of a run that was begun and did not come to its end."""
@@ -60,12 +57,7 @@ class Pen:
         # Of somebody who wrote alone and did not come to the end.
         self._connection.rollback()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lying.put(None)
 
     def _need_running(self) -> None:

@@ -16,8 +16,6 @@ from detent.stores.sqlite.rows import event_row, tally_row
 from detent.stores.sqlite.spots import Lane, Spot
 from detent.stores.sqlite.statements import SQL
 
-__all__ = ["Head", "Pending", "head_of"]
-
 
 class Head(NamedTuple):
     """What a fence asks of a stored job, in the order of the statement `head`."""

@@ -12,16 +12,6 @@ from typing import Final
 
 from detent.errors import BadUrl, UnsupportedStore
 
-__all__ = [
-    "file_system",
-    "linux_mounts",
-    "lock_paths",
-    "mac_mounts",
-    "need_local",
-    "path_of",
-    "prepare",
-]
-
 _REMOTE: Final = (
     *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs"),
     *("lustre", "ncpfs", "nfs", "nfs3", "nfs4", "orangefs", "smb", "smb2", "smb3", "smbfs"),

@@ -1,4 +1,4 @@
-"""The two units that nearly all are: a plain birth and a plain completion, judged at a glance.
+"""The fast path for the two most common units: a plain new job, a plain completion.
 
 Whatever is odd about a unit is nothing for here: `take` says no, and it goes the long way, where
 all fences are looked at one by one. What is taken here would have been taken there, row for row.
@@ -15,15 +15,13 @@ from detent.stores.sqlite.pending import Head, Pending, head_of
 from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["Plain"]
-
 _ACTIVE, _COMPLETED = JobState.ACTIVE.value, JobState.COMPLETED.value
 _NUL = "\0"
 _ESCAPED = "\\u0000"
 
 
 class Plain:
-    """Judges and writes in one go."""
+    """Judges and writes plain units in one go."""
 
     def __init__(self, pending: Pending, known: Known, writing: Writing) -> None:
         self._pending = pending

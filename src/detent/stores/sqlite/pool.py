@@ -15,8 +15,6 @@ from detent.stores.sqlite.patience import READ_S
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.threads import Threads
 
-__all__ = ["Pool"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 READERS: Final = 4

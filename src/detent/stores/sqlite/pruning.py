@@ -20,18 +20,6 @@ from detent.stores.sqlite.spots import spot_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction, stored_rows
 
-__all__ = [
-    "SLICE",
-    "Over",
-    "empty",
-    "forget_flow",
-    "forget_jobs",
-    "forget_promises",
-    "forget_results",
-    "over",
-    "results_over",
-]
-
 SLICE: Final = 100
 """How many jobs go in one commit; that takes some 10 ms."""
 _APART = (

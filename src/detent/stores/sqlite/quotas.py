@@ -9,8 +9,6 @@ from detent.stores.quotas import Met, Quotas, names_of
 from detent.stores.sqlite.spots import Lane
 from detent.stores.sqlite.transaction import Transaction
 
-__all__ = ["Limits", "Turns"]
-
 _HELD = {LimitKind.QUEUE: "held_in_queue", LimitKind.KEY: "held_of_key"}
 
 
@@ -44,8 +42,6 @@ class Turns(quotas.Turns):
     def __init__(self, tx: Transaction, want: Want, now: int) -> None:
         super().__init__(want, now, {})
         self._tx = tx
-        self._last: int | None = None
-        self._served: set[Named] = set()
 
     def of(self, queue: str, key: str | None) -> int:
         if self._want.fair is None:
@@ -55,12 +51,6 @@ class Turns(quotas.Turns):
             row = self._tx.execute("served", *name).fetchone()
             self._turns[name] = 0 if row is None else row[0]
         return self._turns[name]
-
-    def serve(self, queue: str, key: str | None) -> None:
-        super().serve(queue, key)
-        if self._want.fair is not None:
-            self._served.add(self._name(queue, key))
-            self._last = self._turns[self._name(queue, key)]
 
     def save(self) -> None:
         """Write who was served."""

@@ -12,7 +12,6 @@ from msgspec.structs import asdict
 
 from detent.errors import StoreCorrupt
 from detent.lifecycle.job import Gate, Lease
-from detent.lifecycle.job.table import IN_HANDS, PARKED
 from detent.lifecycle.seal import Block
 from detent.lifecycle.workflow import Flow, Workflow
 from detent.stores.api import (
@@ -31,35 +30,12 @@ from detent.stores.api import (
     Used,
 )
 from detent.stores.legal import is_storable
-from detent.stores.pieces import LOOK, Piece, is_narrow
+from detent.stores.pieces import LOOK, Piece, is_narrow, shortest
 from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import read_flow
-from detent.stores.sqlite.legality import RARE_STATES
 from detent.stores.sqlite.statements import SQL, numbered
 from detent.stores.sqlite.transaction import stored_at, stored_rows
-
-__all__ = [
-    "blocks",
-    "counts",
-    "feed",
-    "find",
-    "find_workflows",
-    "flows",
-    "gates",
-    "get",
-    "held_by",
-    "histories",
-    "keys",
-    "leases",
-    "leaves",
-    "limits",
-    "log_tail",
-    "logs",
-    "record",
-    "records",
-    "weight",
-]
 
 _Connection = sqlite3.Connection
 
@@ -94,7 +70,7 @@ def find(connection: _Connection, chosen: Filter, page: Page) -> Piece:
     """
     if page.limit <= 0 or not is_storable((chosen, page.after)):
         return Piece([])
-    way, beyond = _shortest(chosen), None
+    way, beyond = shortest(chosen), None
     if way == "found" and is_narrow(chosen):
         beyond = _beyond(connection, chosen.tenant or "", page)
     tenants = _tenants(connection) if chosen.tenant is None else [chosen.tenant]
@@ -129,21 +105,6 @@ def _walk(
     values = {**asdict(chosen), "tenant": tenant, "below": below, "limit": page.limit}
     found = connection.execute(SQL[way], {**values, "beyond": beyond})
     return ((job, tenant, seq) for job, seq in found)
-
-
-def _shortest(chosen: Filter) -> str:
-    """The statement that walks over the fewest jobs."""
-    if chosen.only is not None:
-        return f"found_{chosen.only}"
-    if chosen.tag is not None:
-        return "found_tagged"
-    if chosen.workflow is not None:
-        return "found_in_workflow"
-    if chosen.held and chosen.state in PARKED:
-        return "found_on_hold"
-    if chosen.state in IN_HANDS:
-        return "found_held"
-    return "found_rare" if chosen.state in RARE_STATES else "found"
 
 
 def _below(tenant: str, page: Page) -> str | bytes:

@@ -18,30 +18,6 @@ from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.workflow import Step, Tally, Workflow
 from detent.stores.api import Body, Failure, Fed, Key, Line, Logged, Note, Stored
 
-__all__ = [
-    "VERSION",
-    "body_of",
-    "body_row",
-    "born_row",
-    "done_row",
-    "event_of",
-    "event_row",
-    "failure_row",
-    "fed_of",
-    "job_of",
-    "job_row",
-    "logged_of",
-    "move_row",
-    "step_of",
-    "step_row",
-    "stored_of",
-    "stored_with",
-    "taken_row",
-    "tally_row",
-    "workflow_of",
-    "workflow_row",
-]
-
 _Row = Sequence[Any]
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, msgspec.MsgspecError)
 """What comes of a row that we have not written, or that was changed since."""

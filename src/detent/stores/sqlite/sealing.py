@@ -7,12 +7,11 @@ import sqlite3
 import msgspec
 from msgspec.structs import astuple
 
-from detent.lifecycle.seal import Block, leaf, seal, skip_of
+from detent.lifecycle.merkle import skip_of
+from detent.lifecycle.seal import Block, leaf, seal
 from detent.stores.sqlite.rows import event_of
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.transaction import Transaction
-
-__all__ = ["Draft", "add", "draft"]
 
 
 class Draft(msgspec.Struct, frozen=True):

@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Sleep"]
-
 LOOK_S: Final = 0.002
 """How often we look for commits of others where nobody tells of them, or one may be missed."""
 CALM_S: Final = 0.05
@@ -53,7 +51,7 @@ class Sleep:
             os.write(self._called, b"\0")
 
     def rest(self) -> None:
-        """Until somebody calls."""
+        """Sleep until somebody calls `wake`."""
         self._calls.poll()
         _emptied(self._heard)
 

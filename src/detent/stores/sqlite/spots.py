@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from detent.lifecycle.job import Job
 
-__all__ = ["Lane", "Spot", "spot_of"]
-
 
 class Lane(NamedTuple):
     """Jobs that a claim takes or leaves together: it walks each lane in order."""

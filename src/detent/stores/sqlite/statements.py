@@ -17,8 +17,6 @@ from typing import Any, Final
 from detent.stores.migrations import read
 from detent.stores.sqlite.legality import fill
 
-__all__ = ["MIGRATIONS", "NUMBERED", "SQL", "numbered", "split"]
-
 _NAME = re.compile(r"^-- (name|part): (\w+)\n", re.MULTILINE)
 _HERE = files(__package__)
 

@@ -37,8 +37,6 @@ from detent.stores.sqlite.turns import Turns
 from detent.stores.sqlite.writer import Writer
 from detent.stores.workers import need_legal
 
-__all__ = ["SqliteStore", "connect"]
-
 
 def connect(
     url: str, clock: Callable[[], int] | None = None, patience_s: float | None = None

@@ -1,4 +1,4 @@
-"""Claims by the dozen: of jobs that stand alike one is decided about, and the others go like it.
+"""Claims many like jobs at once: one is decided about, and the others follow it.
 
 A decision about a claim looks at the record, the wish, the gate and the moment. Within one claim
 the last three are the same for all jobs of a lane, and records that differ in their names, their
@@ -26,8 +26,6 @@ from detent.stores.sqlite.ends import FEW
 from detent.stores.sqlite.pending import Pending
 from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.sqlite.statements import SQL, numbered
-
-__all__ = ["Taking"]
 
 _FIELDS = Job.__struct_fields__
 _ID, _CREATED, _LAST, _PREVIOUS, _PLACE, _HELD, _ENQUEUED, _READY, _LEASE = (

@@ -14,8 +14,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Threads", "beside"]
-
 T = TypeVar("T")
 _Work: TypeAlias = Callable[[], None]
 
@@ -32,7 +30,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What the function answers."""
+        """Call the function in a thread; its answer."""
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._asked.put(partial(_answer, function, answered))
         with self._lock:

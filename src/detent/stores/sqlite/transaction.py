@@ -23,8 +23,6 @@ from detent.stores.sqlite.statements import NUMBERED, SQL, numbered
 from detent.stores.sqlite.units import COMMITTED, Units
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["Transaction", "gate_of", "read_rows", "stored_at", "stored_rows"]
-
 
 class Transaction:
     """The write connection inside a transaction, and what was collected for it so far.

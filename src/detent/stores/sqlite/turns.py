@@ -7,14 +7,11 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from detent.errors import StoreUnavailable
 from detent.stores.sqlite.patience import TURN_S
 from detent.stores.sqlite.place import lock_paths
-
-__all__ = ["Calls", "Turns"]
 
 _PID_BYTES = 20
 Calls: TypeAlias = tuple[tuple[Any, ...], ...]
@@ -65,12 +62,7 @@ class Turns:
             self._wait()
         self._sign()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def close(self) -> None:

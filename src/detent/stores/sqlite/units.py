@@ -20,8 +20,6 @@ from detent.stores.sqlite.plain import Plain
 from detent.stores.sqlite.statements import SQL
 from detent.stores.sqlite.writing import Writing
 
-__all__ = ["COMMITTED", "Units"]
-
 _ENDED = frozenset(state.value for state in ENDED)
 COMMITTED = api.Committed()
 _encode = msgspec.json.Encoder().encode

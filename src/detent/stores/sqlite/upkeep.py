@@ -24,14 +24,6 @@ from detent.stores.sqlite.claim import let_in
 from detent.stores.sqlite.transaction import Transaction, gate_of, stored_at
 from detent.stores.sqlite.workers import row_of
 
-__all__ = [
-    "append_logs",
-    "extend",
-    "note",
-    "take_due",
-    "take_due_records",
-]
-
 
 def take_due(tx: Transaction, now: int, limit: int, until: int) -> list[Due]:
     """What is due, first what lost its worker or its step; nobody else gets it before `until`."""

@@ -15,19 +15,6 @@ from detent.stores.sqlite.transaction import Transaction
 from detent.stores.worker_rows import beat_row, death_text, instance_of, life_row, worker_of
 from detent.stores.workers import LATE_US, is_believed, newest
 
-__all__ = [
-    "beat",
-    "bury",
-    "declare_lost",
-    "find_instances",
-    "forget",
-    "instances",
-    "listed",
-    "overdue",
-    "row_of",
-    "ship",
-]
-
 _Connection = sqlite3.Connection
 _encode = msgspec.json.Encoder().encode
 

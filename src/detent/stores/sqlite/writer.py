@@ -23,8 +23,6 @@ from detent.stores.sqlite.transaction import Transaction
 from detent.stores.sqlite.turns import Calls, Turns
 from detent.stores.sqlite.units import COMMITTED
 
-__all__ = ["Writer"]
-
 T = TypeVar("T")
 BATCH_S: Final = 0.02
 """How long one transaction may take before others get their turn."""

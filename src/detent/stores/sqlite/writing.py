@@ -16,8 +16,6 @@ from detent.stores.sqlite.pending import Head, Pending, head_of
 from detent.stores.sqlite.spots import Spot, spot_of
 from detent.stores.writing import Writer
 
-__all__ = ["Writing"]
-
 _ERASED = (
     "erase_body",
     "erase_result",

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from detent.engine.access import Principal, Scope
-from detent.engine.engine import Engine
 from detent.surfaces.engines.faults import Fault
 from detent.surfaces.engines.gauges import Gauges
+from detent.surfaces.http.desk import HttpDesk
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.service import Service
-
-__all__ = ["ENGINE", "EVENTS", "Desk", "Sockets", "need_scope", "tenant_of"]
 
 ENGINE: Final = "/engine"
 EVENTS: Final = "/events"
@@ -33,23 +31,13 @@ class Sockets(Protocol):
         ...
 
 
-class Desk:
-    """The engine, and the words in which this surface is asked."""
+class Desk(HttpDesk):
+    """Who asks for what in the words of this surface, and how it is answered."""
 
     def __init__(self, service: Service, settings: Settings) -> None:
-        self.service = service
-        self.settings = settings
+        super().__init__(service, settings)
         self.gauges = Gauges()
         self.sockets: Sockets
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.service.engine
-
-    def now(self) -> int:
-        """The store's time."""
-        return self.engine.store.now()
 
 
 def tenant_of(who: Principal) -> str:

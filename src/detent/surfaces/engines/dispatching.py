@@ -27,8 +27,6 @@ from detent.surfaces.engines.links import Link, Links
 from detent.surfaces.engines.messages import Drain
 from detent.surfaces.engines.shown import payload_of
 
-__all__ = ["Dispatching"]
-
 _log = logging.getLogger(__name__)
 
 BATCH_MAX: Final = 200

@@ -22,8 +22,6 @@ from detent.stores.api import Fed
 from detent.surfaces.engines.desk import Desk
 from detent.surfaces.engines.projecting import Item, page_of
 
-__all__ = ["Failing"]
-
 _log = logging.getLogger(__name__)
 
 NAME: Final = "engine-failures"

@@ -13,21 +13,6 @@ from detent.lifecycle.views import ENGINE
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = [
-    "BAD",
-    "CODES",
-    "MISSING_FIELD",
-    "SCHEMA_INVALID",
-    "UNKNOWN_TYPE",
-    "Fault",
-    "fault_of",
-    "misheard",
-    "of_problem",
-    "problem_reply",
-    "refused",
-    "unheld",
-]
-
 BAD: Final = "BAD_MESSAGE"
 MISSING_FIELD: Final = "MISSING_FIELD"
 SCHEMA_INVALID: Final = "SCHEMA_INVALID"
@@ -147,12 +132,12 @@ def fault_of(error: Exception) -> Fault | None:
 
 
 def of_problem(problem: Problem) -> Fault:
-    """What the gate refuses."""
+    """The fault for a request that the gate refuses."""
     return Fault(_BY_STATUS.get(problem.status, BAD), problem.message)
 
 
 def problem_reply(problem: Problem) -> Reply:
-    """The same shape over HTTP."""
+    """A problem as an HTTP reply, in the shape of a fault."""
     code = problem.code if problem.code in CODES else _BY_STATUS.get(problem.status, BAD)
     if problem.status >= _SERVER and code != "UNAVAILABLE":
         code = "INTERNAL"

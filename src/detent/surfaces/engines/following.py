@@ -13,9 +13,7 @@ from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Fed
 from detent.surfaces.engines.desk import ENGINE, Desk
 from detent.surfaces.engines.links import Held, Link, Links, cancel_of
-from detent.surfaces.engines.telling import Telling
-
-__all__ = ["Following"]
+from detent.surfaces.engines.subscribers import Telling
 
 PAGE: Final = 500
 _PAUSE_S: Final = 0.1

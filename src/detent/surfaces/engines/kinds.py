@@ -13,13 +13,11 @@ import msgspec
 from msgspec import Raw
 
 from detent.engine.access import Scope
-from detent.engine.conforming import faults, unfit
+from detent.engine.json_schema import faults, unfit
 from detent.stores.api import Record
 from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
 from detent.surfaces.engines.faults import BAD, MISSING_FIELD, SCHEMA_INVALID, UNKNOWN_TYPE, Fault
 from detent.surfaces.http.exchange import Call, Reply
-
-__all__ = ["KIND", "Declared", "Kinds", "misfits_of"]
 
 KIND: Final = "engine-type"
 FRESH_US: Final = 1_000_000

@@ -15,8 +15,6 @@ from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
 
-__all__ = ["Caller", "Held", "Link", "Links", "cancel_of"]
-
 _NOTHING: Final = "{}"
 
 
@@ -52,7 +50,7 @@ class Held:
         return self.stored.job
 
     def hear(self, job: Job) -> None:
-        """It has moved on."""
+        """Take in a newer version of the record."""
         if job.version > self.stored.job.version:
             self.stored = replace(self.stored, job=job)
 
@@ -118,12 +116,12 @@ class Links:
         return next((link for link in self if link.key == key), None)
 
     def add(self, link: Link) -> None:
-        """It is there."""
+        """Add an engine that was let in."""
         self._by_sid[link.caller.sid] = link
         self.bell.set()
 
     def remove(self, link: Link) -> None:
-        """It is not there any more."""
+        """Forget an engine, and the jobs that it held here."""
         link.is_open = False
         if self._by_sid.get(link.caller.sid) is link:
             del self._by_sid[link.caller.sid]

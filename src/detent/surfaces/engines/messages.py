@@ -7,28 +7,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, UnsetType
 
-__all__ = [
-    "CAPACITY_MAX",
-    "DEADLINE_MS_MAX",
-    "Acked",
-    "Complete",
-    "Deadlines",
-    "Drain",
-    "Error",
-    "Failed",
-    "Heartbeat",
-    "Log",
-    "Progress",
-    "Register",
-    "Replay",
-    "Report",
-    "Resume",
-    "Started",
-    "Submit",
-    "Subscribe",
-    "Unsubscribe",
-]
-
 CAPACITY_MAX: Final = 1_000
 """Jobs that one engine may have at a time."""
 DEADLINE_MS_MAX: Final = 30 * 24 * 3_600 * 1_000

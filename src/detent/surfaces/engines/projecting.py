@@ -12,8 +12,6 @@ from detent.lifecycle.views.telemetry import About, Told, telemetry
 from detent.stores.api import Fed, Key, Store, Stored
 from detent.surfaces.engines.shown import user_of
 
-__all__ = ["Item", "lived", "page_of"]
-
 
 class Item(msgspec.Struct, frozen=True):
     """Something that is told to whoever may hear it, at its cursor."""

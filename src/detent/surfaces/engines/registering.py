@@ -17,8 +17,6 @@ from detent.surfaces.engines.faults import Fault
 from detent.surfaces.engines.links import Caller, Link, Links, cancel_of
 from detent.surfaces.engines.messages import Heartbeat, Register
 
-__all__ = ["BEAT_MS", "QUEUE", "Registering"]
-
 _log = logging.getLogger(__name__)
 
 QUEUE: Final = "engines"

@@ -31,10 +31,8 @@ from detent.surfaces.engines.messages import (
     Report,
     Started,
 )
-from detent.surfaces.engines.telling import Telling
+from detent.surfaces.engines.subscribers import Telling
 from detent.surfaces.http.exchange import digest_of
-
-__all__ = ["START_US", "Reporting"]
 
 START_US: Final = 60_000_000
 """How long an engine may keep a job waiting that it has confirmed."""

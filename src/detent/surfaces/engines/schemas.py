@@ -7,8 +7,6 @@ from typing import Any, Final
 from detent.lifecycle.views import ENGINE
 from detent.surfaces.engines.messages import DEADLINE_MS_MAX
 
-__all__ = ["SCHEMAS"]
-
 Schema = dict[str, Any]
 _TEXT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255}
 _OPTIONAL: Final[Schema] = {"anyOf": [_TEXT, {"type": "null"}]}

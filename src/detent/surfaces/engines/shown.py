@@ -12,8 +12,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.views import ENGINE, inputs_of
 from detent.stores.api import Stored
 
-__all__ = ["Asker", "job_of", "payload_of", "user_of"]
-
 _INSTANTS: Final = ("submittedAt", "queuedAt", "dispatchedAt", "startedAt", "completedAt")
 _USUAL: Final = ("engineId", "retryCount", "maxAttempts")
 

@@ -23,8 +23,6 @@ from detent.surfaces.engines.wire import Codec, Wire
 from detent.surfaces.http.gate import Gate
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["Answers", "Room", "SocketServer"]
-
 _log = logging.getLogger(__name__)
 
 WIRE: Final = "detent.wire"

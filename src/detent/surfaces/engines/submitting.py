@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from detent.engine.access import Principal, Scope
-from detent.engine.enqueueing import Ask, Clash
+from detent.engine.asks import Ask
+from detent.engine.enqueueing import Clash
 from detent.engine.limits import need_job
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
@@ -27,8 +28,6 @@ from detent.surfaces.engines.projecting import lived
 from detent.surfaces.engines.registering import QUEUE
 from detent.surfaces.engines.shown import Asker, job_of
 from detent.surfaces.http.exchange import Call, Reply
-
-__all__ = ["Submitting"]
 
 _log = logging.getLogger(__name__)
 

@@ -25,14 +25,12 @@ from detent.surfaces.engines.reporting import Reporting
 from detent.surfaces.engines.schemas import SCHEMAS
 from detent.surfaces.engines.sockets import Answers, Room, SocketServer
 from detent.surfaces.engines.submitting import Submitting
-from detent.surfaces.engines.telling import Telling
+from detent.surfaces.engines.subscribers import Telling
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
-
-__all__ = ["EnginesSurface"]
 
 _JSON: Final = b"application/json"
 T = TypeVar("T", bound=msgspec.Struct)

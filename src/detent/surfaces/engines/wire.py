@@ -15,8 +15,6 @@ from starlette.websockets import WebSocket
 
 from detent.surfaces.http.exchange import Message
 
-__all__ = ["IN_FLIGHT_MAX", "MESSAGES_S_MAX", "Codec", "Wire"]
-
 MESSAGES_S_MAX: Final = 2_000
 """Messages a second that one connection is listened to."""
 IN_FLIGHT_MAX: Final = 256

@@ -29,13 +29,11 @@ from detent.surfaces.http.exchange import (
 from detent.surfaces.http.gate import Gate, split_key
 from detent.surfaces.http.logs import REQUEST
 from detent.surfaces.http.metrics import Metrics
-from detent.surfaces.http.pouring import pour
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.http.routing import Route, Routes
 from detent.surfaces.http.service import Service
+from detent.surfaces.http.streaming import pour
 from detent.surfaces.http.turn import BODILESS, Requests, Turn, headers_of, send_reply
-
-__all__ = ["Surface", "WebApp"]
 
 _PROMPT_BYTES_MAX = 65_536
 """Longer bodies are not read twice for being odd."""

@@ -2,7 +2,7 @@
 
 Uvicorn looks at each header by itself and writes twice. Most replies are known when they begin:
 they are written in one piece. Whatever is odd about a connection is left to uvicorn. All that is
-known here of its insides is tried before it is relied upon (`fitting.py`).
+known here of its insides is tried before it is relied upon (`uvicorn_fit.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Settings, Take
-
-__all__ = ["Protocol"]
 
 _HEAD_BYTES_MAX: Final = 262_144
 """As much as is read at once: smaller ones are refused in the words of their surface."""

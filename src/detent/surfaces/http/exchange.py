@@ -24,26 +24,6 @@ import msgspec
 from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.surfaces.http.problems import Problem
 
-__all__ = [
-    "ABORT",
-    "ANSWER",
-    "ASGIApp",
-    "Answering",
-    "Call",
-    "Headers",
-    "Message",
-    "Receive",
-    "Reply",
-    "Scope",
-    "Send",
-    "Settings",
-    "Take",
-    "body_of",
-    "digest_of",
-    "gone",
-    "left",
-]
-
 ABORT: Final = "detent.abort"
 """Where a connection of ours puts the way to cut it off."""
 ANSWER: Final = "detent.answer"

@@ -13,8 +13,6 @@ from detent.engine.access import OPEN_TO_ALL, Access, Principal, Scope
 from detent.surfaces.http.exchange import Call, Settings
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["LOOPBACK", "Gate", "split_key"]
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """What a server that only this host can reach is called."""
 _PREFIX = "/k/"

@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.spans import current
-
-__all__ = ["JSON_LOGS", "REQUEST", "JsonLines", "log_to_stderr"]
+from detent.engine.otel_spans import current
 
 _SEVERITIES = {
     logging.DEBUG: ("DEBUG", 5),

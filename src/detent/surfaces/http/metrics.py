@@ -10,9 +10,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from detent.engine.engine import Engine
-from detent.surfaces.http.watching import Watching
-
-__all__ = ["Metrics"]
+from detent.surfaces.http.job_counts import Watching
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 

@@ -8,8 +8,6 @@ from typing import Any, Final, TypeAlias
 
 from detent.surfaces.http.routing import Route
 
-__all__ = ["Schema", "Schemas", "document", "list_of", "object_of", "ref"]
-
 _NAME = re.compile(r"\{(\w+)\}")
 _NO_CONTENT: Final = 204
 _BODIES: Final = ("POST", "PUT", "PATCH")

@@ -27,8 +27,6 @@ from detent.errors import (
     WebhookError,
 )
 
-__all__ = ["Problem", "problem_of"]
-
 _log = logging.getLogger(__name__)
 
 _STATUSES: tuple[tuple[type[DetentError], int, str], ...] = (

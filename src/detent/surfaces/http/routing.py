@@ -14,8 +14,6 @@ import msgspec
 from detent.engine.access import Scope
 from detent.surfaces.http.exchange import Call, Reply
 
-__all__ = ["Handler", "Hear", "Prompt", "Route", "Routes"]
-
 Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
 Hear: TypeAlias = Callable[[Reply | Exception], None]
 Prompt: TypeAlias = Callable[[Call, Hear], bool]

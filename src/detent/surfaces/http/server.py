@@ -17,9 +17,7 @@ import uvicorn
 from detent.errors import OpenToAll
 from detent.host import ECHO_S
 from detent.surfaces.http.app import WebApp
-from detent.surfaces.http.fitting import connections
-
-__all__ = ["Bind", "config_of", "need_guard", "serve"]
+from detent.surfaces.http.uvicorn_fit import connections
 
 _log = logging.getLogger("uvicorn.error")
 _NOT_BEGUN = 2

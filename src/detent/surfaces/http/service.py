@@ -11,8 +11,6 @@ from typing import Any
 from detent.engine.engine import Engine
 from detent.errors import StoreError
 
-__all__ = ["Opening", "Service"]
-
 _log = logging.getLogger(__name__)
 _AGAIN_S = 1.0
 Opening = Callable[[AsyncExitStack], Awaitable[Engine]]

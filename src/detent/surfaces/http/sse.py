@@ -10,8 +10,6 @@ import msgspec
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["BEAT", "RETRY", "TYPE", "Places", "frame", "last_seen"]
-
 TYPE: Final = "text/event-stream"
 RETRY: Final = b"retry: 3000\n"
 """The first that a reader hears, as part of the first event: when it may come back, in ms."""

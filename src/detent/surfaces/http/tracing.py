@@ -5,8 +5,6 @@ from __future__ import annotations
 from detent.engine.trace import Trace
 from detent.surfaces.http.exchange import Call
 
-__all__ = ["trace_of"]
-
 
 def trace_of(call: Call) -> Trace | None:
     """What the headers say; what is none there is nobody's fault, and is ignored."""

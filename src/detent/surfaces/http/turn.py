@@ -12,8 +12,6 @@ from detent.engine.identity import Identity
 from detent.surfaces.http.exchange import Answering, Call, Reply, Send
 from detent.surfaces.http.routing import Route
 
-__all__ = ["BODILESS", "Requests", "Turn", "headers_of", "send_reply"]
-
 BODILESS: Final = frozenset({204, 304})
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,200}")
 _SECURE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))

@@ -19,22 +19,6 @@ from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.jobnik.faults import UNKNOWN, invalid
 
-__all__ = [
-    "BODY",
-    "an_object",
-    "body_of",
-    "checked",
-    "date",
-    "flag",
-    "id_of",
-    "integer",
-    "items_of",
-    "one_of",
-    "query_of",
-    "text",
-    "uuid",
-]
-
 BODY: Final = "request/body"
 BODY_BYTES_MAX: Final = 1024 * 1024
 ITEMS_MAX: Final = 20_000

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from detent.engine import keeping as flows
 from detent.engine.access import Scope
-from detent.engine.engine import Engine
+from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
@@ -18,15 +18,13 @@ from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.workflow import Step, Tally
 from detent.stores.api import Key, Record, Stored, key_of
 from detent.stores.select import Filter, Page
-from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.desk import HttpDesk, json_reply
+from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.http.service import Service
 from detent.surfaces.jobnik.checking import Rule, id_of, integer
 from detent.surfaces.jobnik.faults import missing
 from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
 from detent.surfaces.jobnik.showing import FoundJob, stage_shown, task_shown
-
-__all__ = ["PAGES", "Desk", "FoundStage"]
 
 PAGE: Final = 500
 TRIES_MAX: Final = 100
@@ -59,21 +57,10 @@ class FoundStage(msgspec.Struct, frozen=True):
         return self.job.flow.tally(self.step.id)
 
 
-class Desk:
-    """The engine, and the words in which this surface is asked."""
+class Desk(HttpDesk):
+    """Who asks for what in the words of this surface, and how it is answered."""
 
-    def __init__(self, service: Service, settings: Settings) -> None:
-        self.service = service
-        self.settings = settings
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.service.engine
-
-    def now(self) -> int:
-        """The time of the store."""
-        return self.engine.store.now()
+    reply = staticmethod(json_reply)
 
     # --- who and whose --------------------------------------------------------------------------
 
@@ -205,19 +192,11 @@ class Desk:
         """The tasks that fit, oldest first."""
         chosen = replace(chosen, profile=ProfileName.JOBNIK.value)
         found: list[Stored] = []
-        after: Key | None = None
-        while page := await self.engine.store.find(chosen, Page(PAGE, after)):
+        async for page in job_pages(self.engine.store, chosen, PAGE):
             found += [one for one in page if _is_task(one)]
-            after = key_of(page[-1].job)
         return found[::-1]
 
     # --- replies --------------------------------------------------------------------------------
-
-    def reply(
-        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
-    ) -> Reply:
-        """The value as JSON."""
-        return Reply(status, msgspec.json.encode(value), headers=headers)
 
     def done(self, what: str) -> Reply:
         """Success where there is nothing else to tell."""

@@ -9,8 +9,6 @@ import msgspec
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["illegal", "invalid", "lost_race", "missing", "problem_reply", "refused"]
-
 UNKNOWN: Final = "UNKNOWN_ERROR"
 _INVALID: Final = "VALIDATION_ERROR"
 _STORE: Final = "DATABASE_RELATED_ERROR"

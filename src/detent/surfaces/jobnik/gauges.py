@@ -13,8 +13,6 @@ from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.jobnik.desk import Desk, FoundStage
 from detent.surfaces.jobnik.showing import summary_of
 
-__all__ = ["Gauges"]
-
 _NAMES: Final = {
     "jobnik_jobs_by_status": ("job_status",),
     "jobnik_stages_by_status": ("stage_status", "stage_type"),
@@ -25,7 +23,7 @@ _Counts = dict[str, Counter[tuple[str, ...]]]
 
 
 class Gauges:
-    """Counts when it is asked."""
+    """Counts jobs, stages and tasks anew whenever Prometheus asks."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -47,8 +47,6 @@ from detent.surfaces.jobnik.keeping import (
 )
 from detent.surfaces.jobnik.showing import FoundJob, job_shown
 
-__all__ = ["PRIORITY", "TRACE", "Jobs", "created_in"]
-
 PRIORITY: Final = "jobnik-priority"
 """The kind of the notes that tasks have yet to hear of a priority."""
 _HEARD_US: Final = 30_000_000

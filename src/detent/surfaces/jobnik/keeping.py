@@ -15,21 +15,6 @@ from detent.lifecycle.workflow import Step
 from detent.stores.api import Key, Record, Stored
 from detent.surfaces.http.exchange import Call
 
-__all__ = [
-    "KIND",
-    "JobKept",
-    "StageKept",
-    "TaskKept",
-    "TraceFields",
-    "job_kept",
-    "queue_of",
-    "stage_of",
-    "step_name",
-    "task_kept",
-    "trace_of",
-    "written",
-]
-
 KIND: Final = "jobnik-stage"
 NO_TRACE: Final = f"00-{'0' * 32}-{'0' * 16}-00"
 TRACEPARENT: Final = re.compile(r"[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}", re.ASCII)

@@ -21,8 +21,6 @@ from detent.lifecycle.workflow import (
 from detent.stores.api import Stored
 from detent.surfaces.jobnik.keeping import JobKept, StageKept, TraceFields, stage_of, task_kept
 
-__all__ = ["FoundJob", "job_shown", "stage_shown", "summary_of", "task_shown"]
-
 _TIMES = frozenset({"creationTime", "updateTime", "startTime", "endTime"})
 
 

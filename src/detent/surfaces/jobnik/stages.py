@@ -34,8 +34,6 @@ from detent.surfaces.jobnik.jobs import TRACE
 from detent.surfaces.jobnik.keeping import StageKept, stage_kept, trace_of, written
 from detent.surfaces.jobnik.showing import stage_shown, summary_of
 
-__all__ = ["Stages"]
-
 TYPE_MAX: Final = 50
 _NEW: Final[dict[str, Rule]] = {
     "type": text(0, TYPE_MAX),

@@ -14,18 +14,16 @@ from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.routing import Handler, Route
 from detent.surfaces.http.service import Service
+from detent.surfaces.jobnik.api_page import CLOSED, page_of
 from detent.surfaces.jobnik.checking import query_of
+from detent.surfaces.jobnik.compressing import squeezed
 from detent.surfaces.jobnik.desk import Desk
 from detent.surfaces.jobnik.faults import UNKNOWN, problem_reply
 from detent.surfaces.jobnik.gauges import Gauges
 from detent.surfaces.jobnik.jobs import PRIORITY, Jobs
 from detent.surfaces.jobnik.keeping import KIND
-from detent.surfaces.jobnik.paging import CLOSED, page_of
-from detent.surfaces.jobnik.squeezing import squeezed
 from detent.surfaces.jobnik.stages import Stages
 from detent.surfaces.jobnik.tasks import Tasks
-
-__all__ = ["JobnikSurface"]
 
 BASE: Final = "/v1"
 _TYPE: Final = b"application/json; charset=utf-8"

@@ -11,8 +11,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from detent.engine.access import Scope
+from detent.engine.asks import Ask
 from detent.engine.commands import Beside, Change
-from detent.engine.enqueueing import Ask
 from detent.engine.piecemeal import piecemeal
 from detent.engine.secrets import Owner
 from detent.lifecycle import job as j
@@ -47,8 +47,6 @@ from detent.surfaces.jobnik.jobs import TRACE, Jobs, created_in
 from detent.surfaces.jobnik.keeping import TaskKept, queue_of, task_kept, trace_of
 from detent.surfaces.jobnik.showing import task_shown
 from detent.surfaces.jobnik.stages import TYPE_MAX
-
-__all__ = ["LEASE", "Tasks"]
 
 LEASE: Final = "X-Detent-Lease"
 """The header that a dequeue answers and a report may bring."""

@@ -19,15 +19,13 @@ from detent.stores.api import Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.choosing import STATES, Chosen, confirmed, fitting, paged
+from detent.surfaces.ojs.dead_letters import Letters
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
-from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.wire import instant, told
 from detent.surfaces.ojs.workers import SILENT_US, Worker, Workers
-
-__all__ = ["Admin"]
 
 
 class _Purge(msgspec.Struct, frozen=True):

@@ -14,8 +14,6 @@ from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import Wanted
 from detent.surfaces.ojs.registry import Registry
 
-__all__ = ["Admission"]
-
 T = TypeVar("T")
 _SECOND_US: Final = 1_000_000
 

@@ -14,8 +14,6 @@ from detent.surfaces.http.exchange import Call
 from detent.surfaces.ojs.desk import Desk, number_in, read_body
 from detent.surfaces.ojs.faults import invalid
 
-__all__ = ["STATES", "Chosen", "confirmed", "fitting", "paged"]
-
 SEEN_MAX: Final = 10_000
 """How many jobs a list looks at, or a bulk verb changes, in one request."""
 STATES: Final = tuple(state.value for state in JobState)

@@ -19,8 +19,6 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import Wanted, need_queue
 from detent.surfaces.ojs.wire import seconds, span
 
-__all__ = ["BLOCK", "DROP", "USUAL", "Config", "completed", "ignored_of", "read_config"]
-
 USUAL: Final = "_default"
 """In place of a queue: what holds for all queues that say nothing else."""
 

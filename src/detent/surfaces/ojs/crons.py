@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.schedule import Overlap, Plan, Schedule
 from detent.errors import UnknownSchedule
 from detent.lifecycle.retry import RetryPolicy
@@ -21,8 +21,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import object_of
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Crons"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9\-.]*")
 _NAME_MAX: Final = 255

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
-from detent.engine.asks import is_keyed
-from detent.engine.enqueueing import Ask, Clash, Enqueued, Refused
+from detent.engine.asks import Ask, is_keyed
+from detent.engine.caching import Remembered
+from detent.engine.enqueueing import Clash, Enqueued, Refused
 from detent.engine.entering import OUTRUN, Entry
 from detent.engine.gathering import Gathering
-from detent.engine.remembering import Remembered
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import Key
@@ -25,8 +25,6 @@ from detent.surfaces.ojs.configs import BLOCK, DROP, Config
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.faults import duplicate, of_refusal
 from detent.surfaces.ojs.pressure import Enter, Headers, Pressure
-
-__all__ = ["Crowds"]
 
 _MOST: Final = 100
 _CHARS_MAX: Final = 1_000_000

@@ -12,21 +12,20 @@ from typing import Final
 import msgspec
 
 from detent.engine.commands import Change
+from detent.engine.paging import job_pages
 from detent.engine.queries import QueueRow
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job.table import Cause
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Key, key_of
-from detent.stores.select import Filter, Page
+from detent.stores.select import Filter
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import CLAIMABLE, Desk, read_body
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.queues import Queues, depth_of
 from detent.surfaces.ojs.reading import need_queue
-
-__all__ = ["Deleting"]
 
 _WAITING: Final = ("scheduled", "available", "retryable")
 _STRATEGIES: Final = ("reject", "discard", "move")
@@ -95,13 +94,11 @@ class Deleting:
         gone = 0
         for state in _WAITING:
             chosen = Filter(tenant=key[0], queue=key[1], state=state)
-            after: Key | None = None
-            while page := await self._desk.engine.store.find(chosen, Page(_BATCH, after)):
+            async for page in job_pages(self._desk.engine.store, chosen, _BATCH):
                 mine = [one.job for one in page if one.job.profile in CLAIMABLE]
                 changes = [change(key_of(job)) for job in mine]
                 answers = await self._desk.engine.carry_out(changes)
                 gone += sum(not isinstance(one, Refusal) for one in answers)
-                after = key_of(page[-1].job)
         return gone
 
 

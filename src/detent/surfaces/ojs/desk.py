@@ -10,21 +10,19 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from detent.engine.engine import Engine
 from detent.engine.trace import read as trace_in
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
-from detent.surfaces.http.exchange import Call, Reply, Settings, digest_of
+from detent.surfaces.http.desk import HttpDesk, json_reply
+from detent.surfaces.http.exchange import Call, Settings
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.http.service import Service
 from detent.surfaces.http.tracing import trace_of
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of
-
-__all__ = ["CLAIMABLE", "Desk", "digest_of", "page_of", "pages", "read_body"]
 
 T = TypeVar("T")
 CLAIMABLE: Final = tuple(
@@ -37,25 +35,17 @@ _TENANT = "x-ojs-tenant"
 _CURSOR = "after-"
 
 
-class Desk:
-    """The engine, and the words in which this surface is asked."""
+class Desk(HttpDesk):
+    """Who asks for what in the words of this surface, and how it is answered."""
+
+    reply = staticmethod(json_reply)
 
     def __init__(self, service: Service, settings: Settings) -> None:
-        self.service = service
-        self.settings = settings
+        super().__init__(service, settings)
         self.room = ""
         """In test mode: the tenant that everything is done in, another one after each reset."""
         self.feed_start = 0
         self.started_at = time.time_ns() // 1_000
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.service.engine
-
-    def now(self) -> int:
-        """The time of the store."""
-        return self.engine.store.now()
 
     # --- who and whose --------------------------------------------------------------------------
 
@@ -157,14 +147,6 @@ class Desk:
             503, "unavailable", f"{key[1]} is changed by too many at once", retryable=True
         )
 
-    # --- replies --------------------------------------------------------------------------------
-
-    def reply(
-        self, value: Any, status: int = 200, headers: tuple[tuple[str, str], ...] = ()
-    ) -> Reply:
-        """The value as JSON."""
-        return Reply(status, msgspec.json.encode(value), headers=headers)
-
 
 def read_body(call: Call, kind: type[T]) -> T:
     """The body as one of our structures; no body is an empty object."""
@@ -184,12 +166,14 @@ def fields_of(call: Call) -> Mapping[str, Raw]:
 def page_of(call: Call, *, is_by_id: bool = False) -> tuple[int, int]:
     """How many are asked for, and after how many; a cursor of ours says that too."""
     query = call.query
-    limit, cursor = _number(query, "limit", 50, LIMIT_MAX), query.get("cursor")
+    limit, cursor = number_in(query, "limit", 50, LIMIT_MAX), query.get("cursor")
     if not cursor or is_by_id:
-        return limit, _number(query, "offset", 0, 1_000_000, least=0)
+        return limit, number_in(query, "offset", 0, 1_000_000, least=0)
     if not cursor.startswith(_CURSOR):
         raise invalid("cursor must be the next_cursor of a reply", field="cursor")
-    return limit, _number({"cursor": cursor.removeprefix(_CURSOR)}, "cursor", 0, 1_000_000, least=0)
+    return limit, number_in(
+        {"cursor": cursor.removeprefix(_CURSOR)}, "cursor", 0, 1_000_000, least=0
+    )
 
 
 def pages(total: int, limit: int, offset: int) -> dict[str, Any]:
@@ -199,13 +183,11 @@ def pages(total: int, limit: int, offset: int) -> dict[str, Any]:
     return {**told, "next_cursor": f"{_CURSOR}{offset + limit}"} if has_more else told
 
 
-def _number(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+def number_in(query: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+    """A number behind the path; more than there may be is as much as there may be."""
     text = query.get(name)
     if text is None or text == "":
         return default
     if not text.isascii() or not text.isdigit() or len(text) > len("1000000") or int(text) < least:
         raise invalid(f"{name} must be a number from {least} to {most}", field=name)
     return min(int(text), most)
-
-
-number_in = _number

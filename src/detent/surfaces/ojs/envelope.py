@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +20,6 @@ from detent.stores.api import Failure, Stored
 from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import EXTRAS, Extras
 from detent.surfaces.ojs.wire import instant, told
-
-__all__ = ["ANONYMOUS", "Kept", "error_shown", "errors_shown", "kept_of", "shown"]
 
 ANONYMOUS: Final = "anonymous"
 """Who holds a job that was fetched without saying for whom."""
@@ -179,8 +177,3 @@ def error_shown(failure: Failure, attempt: int) -> dict[str, Any]:
     if failure.backtrace is not None:
         told_of["backtrace"] = failure.backtrace
     return told_of
-
-
-def merged(job: Mapping[str, Any], parents: Sequence[Any]) -> dict[str, Any]:
-    """A job of a workflow with what came before it."""
-    return {**job, "parent_results": list(parents)}

@@ -9,10 +9,8 @@ from detent.lifecycle.event import Event
 from detent.stores.api import Fed, Key
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, number_in
+from detent.surfaces.ojs.event_words import Told, event_id_of, events_of, position_of
 from detent.surfaces.ojs.faults import invalid
-from detent.surfaces.ojs.telling import Told, event_id_of, events_of, position_of
-
-__all__ = ["Events"]
 
 _PAGE: Final = 1_000
 _DIGITS_MAX: Final = 18

@@ -13,16 +13,6 @@ from detent.lifecycle.views import OJS
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = [
-    "conflict",
-    "duplicate",
-    "invalid",
-    "missing",
-    "of_refusal",
-    "problem_reply",
-    "unsupported",
-]
-
 DOCS: Final = "https://detent.dev/ojs/errors"
 _HINTS = {
     "not_found": "check the id and the tenant; what has ended long ago may have been forgotten",

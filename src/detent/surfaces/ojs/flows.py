@@ -31,8 +31,6 @@ from detent.surfaces.ojs.ordering import CALLBACKS, Kept, Members, Step, planned
 from detent.surfaces.ojs.reading import Wanted, need_id, object_of
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Flows"]
-
 _ERRORS_MAX: Final = 10
 
 

@@ -1,4 +1,4 @@
-"""What somebody follows: a job, a queue or everything; and from where, if they come back."""
+"""The channels that somebody can follow (a job, a queue, all), and what they missed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.stores.api import Fed, Stored
 from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.event_words import Told, change_of, event_id_of
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import invalid
-from detent.surfaces.ojs.telling import Told, change_of, event_id_of
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Channel", "Following", "channel_of", "dropped", "of_tenant"]
 
 MISSED_MAX: Final = 10_000
 """How many events of the feed are looked through for what somebody has missed."""

@@ -11,25 +11,25 @@ import msgspec
 from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask, Clash, Enqueued, OnConflict, Refused, body_of
+from detent.engine.asks import Ask, OnConflict, body_of
+from detent.engine.commands import Change
+from detent.engine.enqueueing import Clash, Enqueued, Refused
 from detent.engine.entering import OUTRUN, Entry
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.machine import Refusal
 from detent.stores.api import RECORDS_MAX, Idempotency, Key, Stored, key_of
-from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.exchange import Call, Reply, digest_of
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.admission import Admission
-from detent.surfaces.ojs.desk import Desk, digest_of, number_in, page_of, pages, read_body
+from detent.surfaces.ojs.desk import Desk, number_in, page_of, pages, read_body
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.faults import conflict, duplicate, invalid, of_refusal
 from detent.surfaces.ojs.moulding import Moulding
 from detent.surfaces.ojs.pressure import Headers
 from detent.surfaces.ojs.reading import Wanted, object_of, objects_of
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Jobs"]
 
 _WAIT_S: Final = 30
 _KEY_MAX: Final = 256
@@ -212,10 +212,8 @@ class Jobs:
 
     async def cancel(self, call: Call) -> Reply:
         """Call a job off; one that runs is ended or asked to stop, as its profile has it."""
-        name = call.param("id")
-        stored = await self._desk.stored(call, name)
-        answer = await self._desk.engine.operators.cancel(key_of(stored.job), self._desk.by(call))
-        return await self._moved(answer, stored, name, "cancel")
+        stored = await self._desk.stored(call, call.param("id"))
+        return await self._moved(call, stored, j.Cancel(), "cancel")
 
     async def activate(self, call: Call) -> Reply:
         """Let a job that was staged be fetched."""
@@ -223,8 +221,7 @@ class Jobs:
         stored = await self._desk.stored(call, name)
         if not stored.job.held:
             raise conflict(stored.job, name, "activate", "pending")
-        answer = await self._desk.engine.operators.release(key_of(stored.job), self._desk.by(call))
-        return await self._moved(answer, stored, name, "activate")
+        return await self._moved(call, stored, j.Activate(), "activate")
 
     async def patch(self, call: Call) -> Reply:
         """Give a job that waits another priority."""
@@ -234,11 +231,11 @@ class Jobs:
         stored = await self._desk.stored(call, name)
         if stored.job.state not in ("available", "scheduled"):
             raise conflict(stored.job, name, "change", "available")
-        by, key = self._desk.by(call), key_of(stored.job)
-        answer = await self._desk.engine.operators.reprioritise(key, priority, by)
-        return await self._moved(answer, stored, name, "change")
+        return await self._moved(call, stored, j.Reprioritise(priority), "change")
 
-    async def _moved(self, answer: j.Answer, stored: Stored, name: str, asked: str) -> Reply:
+    async def _moved(self, call: Call, stored: Stored, command: j.Command, asked: str) -> Reply:
+        change, name = Change(key_of(stored.job), command, self._desk.by(call)), call.param("id")
+        [answer] = await self._desk.engine.carry_out([change])
         if isinstance(answer, Refusal):
             problem = conflict(stored.job, name, asked, "a live state")
             if answer.state is not None:

@@ -22,8 +22,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.policies import limits_for_all, need_key
 from detent.surfaces.ojs.wire import duration, instant, told
 
-__all__ = ["KIND", "Limiting"]
-
 KIND: Final = "ojs-limit"
 _WAITING_MAX: Final = 1_000
 _BY: Final = By(Actor.SYSTEM, "the time of another limit is over")

@@ -1,4 +1,4 @@
-"""What is here: the manifest says exactly that, and the health says whether it works."""
+"""The manifest, which says what this server can do, and its health."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from detent.errors import StoreError
 from detent.stores.api import RECORDS_MAX
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk
-
-__all__ = ["Manifest"]
 
 _LEVEL: Final = 4
 _VERSION: Final = version("detent")
@@ -53,7 +51,7 @@ _ABSENT = (
 
 
 class Manifest:
-    """What is here, and how it fares."""
+    """The operations that describe this server."""
 
     def __init__(self, desk: Desk, paths: dict[str, str]) -> None:
         self._desk = desk

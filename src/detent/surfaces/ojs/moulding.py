@@ -1,4 +1,4 @@
-"""The short way of envelopes that differ in their arguments alone.
+"""The fast path for pushed jobs that differ in their arguments alone.
 
 Most producers send the same envelope again and again. What all of them share is read, checked and
 decided when it comes for the second time; it is known again by the very bytes of its fields. Later
@@ -19,11 +19,11 @@ from msgspec.structs import replace
 
 from detent.engine.asks import Ask
 from detent.engine.limits import need_payload
-from detent.engine.moulds import Mould, is_plain, mould_of
-from detent.engine.spans import tracing
+from detent.engine.moulds import is_plain, mould_of
+from detent.engine.otel_spans import tracing
 from detent.lifecycle.job import Job
 from detent.stores.api import Stored
-from detent.stores.births import Birth
+from detent.stores.births import Birth, Mould
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.routing import Hear
 from detent.surfaces.ojs.admission import Admission
@@ -31,8 +31,6 @@ from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.envelope import shown
 from detent.surfaces.ojs.reading import VETO, Wanted
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["SHAPES_MAX", "Moulding", "Sent", "Shape"]
 
 SHAPES_MAX: Final = 1_000
 """Others are forgotten, the oldest first."""

@@ -9,13 +9,11 @@ import msgspec
 from msgspec import Raw
 
 from detent.engine import shaping
-from detent.engine.enqueueing import Ask
+from detent.engine.asks import Ask
 from detent.engine.shaping import Part
 from detent.lifecycle.workflow import Condition, Fails, Policy, StepPlan, check_graph
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.reading import Reader, Wanted, object_of, objects_of
-
-__all__ = ["CALLBACKS", "Kept", "Members", "Step", "planned", "text_in"]
 
 STEPS_MAX: Final = 10_000
 CALLBACKS: Final = {
@@ -57,7 +55,7 @@ class Members:
         self.wanted: list[Wanted] = []
 
     def ask(self, one: Mapping[str, Raw]) -> Ask:
-        """One of them."""
+        """Read one job of the workflow."""
         job = {k: v for k, v in one.items() if k not in ("name", "depends_on", "id")}
         self.wanted.append(self._traced(self._reader.job(job, self._defaults)))
         return self.wanted[-1].ask

@@ -12,23 +12,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from detent.engine.enqueueing import OnConflict, Uniqueness
+from detent.engine.asks import OnConflict, Uniqueness
 from detent.errors import BadPolicy
 from detent.lifecycle.retry import Exhaustion, RetryPolicy, Strategy
 from detent.stores.api import Limit
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid, unsupported
 from detent.surfaces.ojs.wire import duration, span, span_ms
-
-__all__ = [
-    "Limits",
-    "limits_for_all",
-    "limits_of",
-    "need_key",
-    "retry_of",
-    "retry_shown",
-    "unique_of",
-]
 
 _DIMENSIONS = ("type", "queue", "args", "meta")
 _STATES = ("available", "active", "scheduled", "retryable", "pending")

@@ -1,4 +1,4 @@
-"""Claims for whoever has time: they wait for jobs, and may be gone before any come."""
+"""Long polling: a fetch that waits for jobs, and whose caller may leave meanwhile."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from detent.stores.api import Claimed, Want
 from detent.surfaces.http.exchange import Call, gone
 from detent.surfaces.ojs.desk import Desk
-
-__all__ = ["polled"]
 
 
 async def polled(desk: Desk, call: Call, want: Want, wait_s: float) -> Claimed:

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from detent.engine.asks import Ask
+from detent.engine.caching import Remembered
 from detent.engine.entering import OUTRUN, Entry
-from detent.engine.remembering import Remembered
 from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED, JobState
@@ -29,8 +29,6 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import BLOCK, DROP, DROPPED_FROM_MAX, Config
 from detent.surfaces.ojs.desk import CLAIMABLE, Desk
 from detent.surfaces.ojs.weighing import MARK, Weighing, marked
-
-__all__ = ["Enter", "Headers", "Pressure"]
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -68,7 +66,7 @@ class _Room(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How full it is then."""
+        """How full the queue is once the new jobs are in, from 0 to 1."""
         return max(min(held + added, most) / most for held, added, most in self.bounds)
 
     @property

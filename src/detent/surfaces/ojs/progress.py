@@ -14,14 +14,12 @@ from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import PROFILES, ProfileName
 from detent.lifecycle.views import OJS
 from detent.stores.api import Note, Stored, key_of
-from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.desk import Desk, digest_of, read_body
+from detent.surfaces.http.exchange import Call, Reply, digest_of
+from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Progress", "checkpoint_of", "progress_shown"]
 
 DATA_MAX: Final = 4_096
 TEXT_MAX: Final = 2_000

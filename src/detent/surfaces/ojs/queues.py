@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from detent.engine.caching import FRESH_US
 from detent.engine.queries import QueueRow
-from detent.engine.remembering import FRESH_US
 from detent.lifecycle.job.table import ENDED, PARKED, JobState
 from detent.stores.api import GateKind, Key, Limit, LimitKind
 from detent.stores.select import Filter, Page
@@ -19,14 +19,12 @@ from detent.surfaces.ojs.configs import USUAL, Config, ignored_of, read_config
 from detent.surfaces.ojs.crowds import Crowds
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages
 from detent.surfaces.ojs.faults import invalid
-from detent.surfaces.ojs.figures import Figures
+from detent.surfaces.ojs.last_hour import Figures
 from detent.surfaces.ojs.policies import limits_for_all
 from detent.surfaces.ojs.pressure import Pressure
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Queues", "depth_of"]
 
 DEFAULT: Final = "default"
 _READY_MAX: Final = 1_000

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.asks import Ask
 from detent.engine.dropping import DROP
-from detent.engine.enqueueing import Ask
 from detent.engine.lasting import KEEP
 from detent.engine.limits import need_job
 from detent.lifecycle.profile import Deadlines, ProfileName
@@ -20,19 +20,6 @@ from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.policies import Facts, Limits, limits_of, retry_of, unique_of
 from detent.surfaces.ojs.terms import TERMS, terms_of
 from detent.surfaces.ojs.wire import instant, seconds, span, span_ms
-
-__all__ = [
-    "EXTRAS",
-    "VETO",
-    "Extras",
-    "Reader",
-    "Wanted",
-    "need_id",
-    "need_queue",
-    "need_text",
-    "object_of",
-    "objects_of",
-]
 
 EXTRAS: Final = "$ojs"
 """Where in its metadata a job keeps what only Open Job Spec asks to be kept."""
@@ -158,18 +145,16 @@ class Reader:
         kept = _NO_EXTRAS
         if not (fields.keys() <= _KNOWN and options.keys() <= _UNECHOED):
             kept = Extras(
-                {name: fields[name] for name in fields.keys() - _KNOWN},
-                None if run is None else run[1],
-                None if expires is None else expires[1],
-                None if timeout is None else timeout // 1_000,
-                None if visibility is None else visibility // 1_000,
-                {name: raw[name] for name in _ECHOED if name in options},
-                None if terms.stall_us is None else terms.stall_us // 1_000,
+                fields={name: fields[name] for name in fields.keys() - _KNOWN},
+                scheduled_at=run and run[1],
+                expires_at=expires and expires[1],
+                timeout_ms=_ms(timeout),
+                visibility_ms=_ms(visibility),
+                policies={name: raw[name] for name in _ECHOED if name in options},
+                stall_ms=_ms(terms.stall_us),
             )
-        queue, limits = (
-            need_queue(options.get("queue", "default")),
-            limits_of(options.get("rate_limit")),
-        )
+        queue = need_queue(options.get("queue", "default"))
+        limits = limits_of(options.get("rate_limit"))
         ask = Ask(
             type=type_,
             payload=payload,
@@ -182,11 +167,9 @@ class Reader:
             profile=ProfileName.OJS,
             queue=queue,
             priority=_priority(options.get("priority", 0)),
-            run_at=None if run is None else run[0],
-            expires_at=None if expires is None else expires[0],
-            ttl_us=seconds("enqueue_ttl", options["enqueue_ttl"])
-            if "enqueue_ttl" in options
-            else None,
+            run_at=run and run[0],
+            expires_at=expires and expires[0],
+            ttl_us=_ttl(options),
             deadlines=_USUAL if timeout is None else Deadlines(active_us=timeout),
             held=_flag("pending", options.get("pending", False)),
             retry=terms.retried(retry_of(options.get("retry", options.get("retry_policy")))),
@@ -401,6 +384,14 @@ def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise invalid(f"{name} must be true or false", field=name)
     return value
+
+
+def _ms(length_us: int | None) -> int | None:
+    return None if length_us is None else length_us // 1_000
+
+
+def _ttl(options: Mapping[str, Any]) -> int | None:
+    return seconds("enqueue_ttl", options["enqueue_ttl"]) if "enqueue_ttl" in options else None
 
 
 def _visibility(options: Mapping[str, Any]) -> int | None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, UnsetType
 
-from detent.engine.conforming import faults, unfit
-from detent.engine.enqueueing import Ask
-from detent.engine.remembering import Remembered
+from detent.engine.asks import Ask
+from detent.engine.caching import Remembered
+from detent.engine.json_schema import faults, unfit
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
@@ -18,8 +18,6 @@ from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing, unsupported
 from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Registry"]
 
 BY_TYPE: Final = "ojs-schema"
 BY_URI: Final = "ojs-schema-uri"

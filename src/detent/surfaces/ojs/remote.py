@@ -26,8 +26,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.workers import Workers
 
-__all__ = ["REPORTS_MAX", "Remote"]
-
 REPORTS_MAX: Final = 500
 LINES_MAX: Final = 500
 """Of one report."""

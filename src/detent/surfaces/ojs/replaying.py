@@ -14,14 +14,12 @@ from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
 from detent.stores.api import Record
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.ojs.dead_letters import Chosen, Letter, Letters
 from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.faults import invalid, missing
-from detent.surfaces.ojs.letters import Chosen, Letter, Letters
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import instant, span
-
-__all__ = ["COUNT", "Replaying"]
 
 KIND: Final = "ojs-replay"
 COUNT: Final = "ojs.replay_count"

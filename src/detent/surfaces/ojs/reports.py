@@ -17,20 +17,6 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import conflict, invalid
 from detent.surfaces.ojs.wire import instant
 
-__all__ = [
-    "Ack",
-    "Error",
-    "Nack",
-    "Report",
-    "delay_of",
-    "failure_of",
-    "flat",
-    "info_of",
-    "name_of",
-    "refused",
-    "text_of",
-]
-
 _CODE_MAX: Final = 255
 _BACKTRACE_MAX: Final = 10_000
 

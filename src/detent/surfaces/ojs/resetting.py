@@ -1,4 +1,4 @@
-"""Starting anew between the cases of a test suite: from then on everything is another tenant's.
+"""Resets the server between two cases of a test suite: it goes on in another tenant.
 
 Only in test mode, which only this host can reach.
 """
@@ -8,17 +8,15 @@ from __future__ import annotations
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk
 
-__all__ = ["Resetting"]
-
 
 class Resetting:
-    """Leaves what was behind."""
+    """The operation that begins anew."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def reset(self, call: Call) -> Reply:
-        """Nothing of before is there any more, as far as anybody can see."""
+        """Remove schedules and webhooks, and hide all jobs by going on in a new tenant."""
         desk = self._desk
         tenant, by = desk.tenant(call), desk.by(call)
         for schedule in await desk.engine.schedules.list(tenant, limit=1_000):

@@ -10,8 +10,6 @@ from typing import Final
 from detent.lifecycle.views import OJS
 from detent.surfaces.http.openapi import Schema, list_of, object_of, ref
 
-__all__ = ["PAGES", "SCHEMAS"]
-
 _TEXT: Final[Schema] = {"type": "string"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _ANY_OBJECT: Final[Schema] = {"type": "object"}

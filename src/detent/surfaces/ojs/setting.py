@@ -8,14 +8,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.stores.api import Key, Record
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import USUAL, Config, completed
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.reading import Wanted
-
-__all__ = ["KIND", "Setting"]
 
 KIND: Final = "ojs-queue"
 _PAGE: Final = 1_000
@@ -68,13 +66,7 @@ class Setting:
 
     async def configs(self, tenant: str) -> dict[str, Config]:
         """What is set about each queue; `_default` is one of them."""
-        found: dict[str, Config] = {}
-        after: str | None = None
-        while page := await self._desk.engine.store.records(KIND, tenant, after, _PAGE):
-            read = {one.id: config for one in page if (config := _read(one)) is not None}
-            found |= {name: one for name, one in read.items() if not one.is_deleted}
-            after = page[-1].id
-        return found
+        return {name: one for name, one in await self._all(tenant) if not one.is_deleted}
 
     async def letting(self, tenant: str, name: str | None) -> Callable[[str], str | None] | None:
         """Where the dead letters of each queue are found; `None` if no other's are under this."""
@@ -86,8 +78,16 @@ class Setting:
 
     async def gone(self, tenant: str) -> set[str]:
         """The queues that were deleted and that nobody has used since."""
-        records = await self._desk.engine.store.records(KIND, tenant)
-        return {one.id for one in records if (config := _read(one)) and config.is_deleted}
+        return {name for name, one in await self._all(tenant) if one.is_deleted}
+
+    async def _all(self, tenant: str) -> list[tuple[str, Config]]:
+        """The queues that something is set about, deleted ones too."""
+        found: list[tuple[str, Config]] = []
+        after: str | None = None
+        while page := await self._desk.engine.store.records(KIND, tenant, after, _PAGE):
+            found += [(one.id, config) for one in page if (config := _read(one)) is not None]
+            after = page[-1].id
+        return found
 
     async def change(self, key: Key, change: Callable[[Config], Config]) -> None:
         """Change what is set about a queue as it is when the change is committed."""

@@ -1,4 +1,4 @@
-"""Silence: what is lost when nobody speaks for it any more.
+"""Declares jobs lost that nobody reported on for as long as they allow.
 
 A job that sets `heartbeat_timeout` has a small record while it runs, which wakes when nothing was
 heard of it for that long. Its reservation has nothing to do with that, and may be longer.
@@ -19,8 +19,6 @@ from detent.lifecycle.machine import Actor
 from detent.stores.api import Failure, Record, Stored, key_of
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.envelope import kept_of
-
-__all__ = ["KIND", "Stalls", "lose"]
 
 KIND: Final = "ojs-stall"
 _BY = By(Actor.SYSTEM, "worker watch")

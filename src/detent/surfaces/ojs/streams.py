@@ -20,16 +20,14 @@ from detent.stores.api import Fed, Note, Stored
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.sse import BEAT, RETRY, Places, frame
 from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.event_words import Told
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
 from detent.surfaces.ojs.progress import progress_shown
 from detent.surfaces.ojs.reading import need_queue
-from detent.surfaces.ojs.talks import talk
-from detent.surfaces.ojs.telling import Told
+from detent.surfaces.ojs.websockets import talk
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Streams"]
 
 BEAT_S: Final = 10.0
 LOOK_S: Final = 0.5

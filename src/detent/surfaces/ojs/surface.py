@@ -18,35 +18,33 @@ from detent.surfaces.http.service import Service
 from detent.surfaces.ojs.admin import Admin
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.crons import Crons
+from detent.surfaces.ojs.dead_letters import Letters
 from detent.surfaces.ojs.deleting import Deleting
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import problem_reply, unsupported
 from detent.surfaces.ojs.flows import Flows
-from detent.surfaces.ojs.hooks import Hooks
 from detent.surfaces.ojs.jobs import Jobs
-from detent.surfaces.ojs.keeping import Keeping
-from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.limiting import KIND as LIMIT
 from detent.surfaces.ojs.limiting import Limiting
 from detent.surfaces.ojs.manifest import Manifest
+from detent.surfaces.ojs.periods import Series
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
 from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.resetting import Resetting
+from detent.surfaces.ojs.retention import Keeping
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
-from detent.surfaces.ojs.series import Series
 from detent.surfaces.ojs.silence import KIND as STALL
 from detent.surfaces.ojs.silence import Stalls
 from detent.surfaces.ojs.streams import Streams
 from detent.surfaces.ojs.system import System
+from detent.surfaces.ojs.webhooks import Hooks
 from detent.surfaces.ojs.workers import KIND as WORKER
 from detent.surfaces.ojs.workers import Workers
 from detent.surfaces.ojs.working import Working
-
-__all__ = ["OjsSurface"]
 
 BASE: Final = "/ojs/v1"
 _TYPE: Final = b"application/openjobspec+json"

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from detent.engine.caching import Remembered
 from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
-from detent.engine.remembering import Remembered
 from detent.stores.api import RECORDS_MAX, Fair, Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, fields_of, read_body
@@ -21,8 +21,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import need_queue, need_text
 from detent.surfaces.ojs.wire import told
-
-__all__ = ["Pool", "System"]
 
 POOL: Final = "ojs-pool"
 CLOSED: Final = "ojs-maintenance"

@@ -14,8 +14,6 @@ from detent.lifecycle.retry import RetryPolicy
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.wire import seconds
 
-__all__ = ["TERMS", "Terms", "terms_of"]
-
 TERMS: Final = frozenset({"total_timeout", "heartbeat_timeout", "result_ttl"})
 _YEAR_US: Final = 366 * 86_400 * 1_000_000
 

@@ -16,8 +16,6 @@ import msgspec
 from detent.stores.api import Key, Record, Store
 from detent.surfaces.ojs.configs import Config
 
-__all__ = ["MARK", "Weighing", "marked"]
-
 MARK: Final = "ojs-mark"
 AGAIN_US: Final = 60_000_000
 _TIRED_S: Final = 0.5

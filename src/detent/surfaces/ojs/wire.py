@@ -10,8 +10,6 @@ from detent.lifecycle.job.values import INSTANT_MAX
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["duration", "instant", "millis", "seconds", "span", "span_ms", "told"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 _MS = 1_000

@@ -22,8 +22,6 @@ from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.silence import Stalls, lose
 from detent.surfaces.ojs.wire import span_ms, told
 
-__all__ = ["KIND", "Worker", "Workers"]
-
 KIND: Final = "ojs-worker"
 SILENT_US: Final = 30_000_000
 FRESH_US: Final = 1_000_000

@@ -20,8 +20,8 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.views.facts import counted_attempt
 from detent.stores.api import Claimed, Fair, Key, Stored, Want, key_of
-from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.desk import CLAIMABLE, Desk, digest_of, read_body
+from detent.surfaces.http.exchange import Call, Reply, digest_of
+from detent.surfaces.ojs.desk import CLAIMABLE, Desk, read_body
 from detent.surfaces.ojs.envelope import ANONYMOUS, kept_of, shown
 from detent.surfaces.ojs.faults import conflict, invalid, missing
 from detent.surfaces.ojs.flows import Flows
@@ -44,8 +44,6 @@ from detent.surfaces.ojs.reports import (
 from detent.surfaces.ojs.system import System
 from detent.surfaces.ojs.wire import span_ms
 from detent.surfaces.ojs.workers import Workers
-
-__all__ = ["Working"]
 
 COUNT_MAX: Final = 100
 """Jobs in one fetch."""

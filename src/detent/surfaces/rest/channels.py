@@ -22,8 +22,6 @@ from detent.lifecycle.views import REST
 from detent.stores.api import Fed, Key, Logged, Store, Stored
 from detent.surfaces.http.service import Service
 
-__all__ = ["Channel", "Channels"]
-
 _log = logging.getLogger(__name__)
 
 LINES_MAX: Final = 1_000

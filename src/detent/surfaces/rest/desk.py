@@ -8,18 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.engine import Engine
 from detent.lifecycle.event import By
 from detent.lifecycle.job import JobState
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Stored, key_of
-from detent.surfaces.http.exchange import Call, Reply, Settings
+from detent.surfaces.http.desk import HttpDesk
+from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.http.service import Service
 from detent.surfaces.rest.faults import bad, missing
 from detent.surfaces.rest.shown import error_of, job_of
-
-__all__ = ["LINES_SHOWN_MAX", "Desk", "number_in"]
 
 LINES_SHOWN_MAX: Final = 10_001
 """What one run may say, and the line that says that it wanted to say more."""
@@ -28,17 +25,8 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 _DIGITS_MAX = 18
 
 
-class Desk:
-    """The engine, and the words in which this surface is asked."""
-
-    def __init__(self, service: Service, settings: Settings) -> None:
-        self.service = service
-        self.settings = settings
-
-    @property
-    def engine(self) -> Engine:
-        """The engine."""
-        return self.service.engine
+class Desk(HttpDesk):
+    """Who asks for what in the words of this surface, and how it is answered."""
 
     def tenant(self, call: Call) -> str:
         """Whose jobs are meant: the key says so, and nothing else."""

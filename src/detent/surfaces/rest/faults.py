@@ -11,8 +11,6 @@ from detent.lifecycle.machine import Refusal
 from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
-__all__ = ["CODES", "bad", "conflict", "misfit", "missing", "of_refusal", "problem_reply", "unfit"]
-
 BAD, UNFIT = "BAD_REQUEST", "VALIDATION_ERROR"
 CODES: Final = {
     "UNAUTHORIZED": 401,

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
-from detent.engine.enqueueing import Ask, Clash, Enqueued
+from detent.engine.asks import Ask
+from detent.engine.enqueueing import Clash, Enqueued
 from detent.engine.limits import need_job
 from detent.engine.rerunning import rerun_ask, unrepeatable
 from detent.errors import BadArguments, LimitError, PayloadTooLarge, SecretUnreadable
@@ -28,8 +29,6 @@ from detent.surfaces.http.tracing import trace_of
 from detent.surfaces.rest.desk import UUID, Desk, number_in
 from detent.surfaces.rest.faults import bad, conflict, misfit, of_refusal, unfit
 from detent.surfaces.rest.shown import Asker, job_of
-
-__all__ = ["KEPT_US", "Actions", "Jobs"]
 
 KEPT_US: Final = 24 * 3_600 * 1_000_000
 """How long an idempotency key stands for the job that it was sent with."""

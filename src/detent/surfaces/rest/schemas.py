@@ -11,8 +11,6 @@ from detent.lifecycle.views import REST
 from detent.surfaces.http.openapi import Schema, list_of, object_of, ref
 from detent.surfaces.rest.faults import CODES
 
-__all__ = ["CURSOR", "KEY", "LIST", "LOGS", "SCHEMAS", "SEEN"]
-
 _TEXT: Final[Schema] = {"type": "string"}
 _ID: Final[Schema] = {"type": "string", "format": "uuid"}
 _AT: Final[Schema] = {"type": "string", "format": "date-time"}

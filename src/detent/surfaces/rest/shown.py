@@ -15,8 +15,6 @@ from detent.lifecycle.views import REST
 from detent.lifecycle.views.shapes import inputs_of
 from detent.stores.api import Stored
 
-__all__ = ["Asker", "error_of", "job_of", "status_of"]
-
 
 class Asker(msgspec.Struct, frozen=True, rename="camel"):
     """Who asked for a job, in which request: kept with it, and shown with it."""

@@ -18,8 +18,6 @@ from detent.surfaces.rest.channels import Channel, Channels
 from detent.surfaces.rest.desk import Desk, number_in
 from detent.surfaces.rest.shown import status_of
 
-__all__ = ["Streams"]
-
 LIMIT_MAX: Final = 1_000
 _CURSOR_MAX = 10**18 - 1
 

@@ -24,8 +24,6 @@ from detent.surfaces.rest.jobs import Actions, Jobs, manifest_of
 from detent.surfaces.rest.schemas import CURSOR, KEY, LIST, LOGS, SCHEMAS, SEEN
 from detent.surfaces.rest.streams import Streams
 
-__all__ = ["RestSurface"]
-
 BASE: Final = "/api/jobs"
 _JSON = b"application/json"
 

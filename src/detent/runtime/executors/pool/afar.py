@@ -24,8 +24,6 @@ from detent.runtime.executors.pool.wire import Wire
 from detent.runtime.office import Office
 from detent.stores.api import Note, Stored
 
-__all__ = ["Afar", "followers_of"]
-
 
 class _Sent(Heard):
     """What is heard is sent at once: it is to survive whatever happens to this process."""

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupted", "Interruption"]
-
 
 class Interrupted(BaseException):
     """The run has had its grace. No `except Exception` stops this, `finally` still runs."""

@@ -12,8 +12,6 @@ import os
 import signal
 from contextlib import suppress
 
-__all__ = ["end_group", "tie"]
-
 
 def tie(lifeline: int) -> None:
     """Die when the other end of this closes."""

@@ -19,32 +19,6 @@ from detent.runtime.ending import Told
 from detent.runtime.process.frames import Message
 from detent.stores.api import Limit, Stored
 
-__all__ = [
-    "FRAME_BYTES_MAX",
-    "Answer",
-    "Begin",
-    "Broken",
-    "End",
-    "Fault",
-    "Find",
-    "Follow",
-    "Follower",
-    "Found",
-    "Halt",
-    "Leave",
-    "Noted",
-    "Order",
-    "Ready",
-    "Save",
-    "Spoken",
-    "Word",
-    "error_of",
-    "fault_of",
-    "order_of",
-    "plain",
-    "word_of",
-]
-
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 """A result or a checkpoint at its limit, quoted as text inside of JSON, and then some."""
 
@@ -169,13 +143,13 @@ Word = Ready | Broken | Spoken | Noted | Save | Find | Follow | End
 
 
 def plain(message: Order | Word) -> Message:
-    """The same as JSON is made of."""
+    """The message as dicts and lists, ready for JSON."""
     made: Message = msgspec.to_builtins(message, str_keys=True)
     return made
 
 
 def order_of(message: Message) -> Order:
-    """What a worker has said."""
+    """A message of a worker, checked."""
     return msgspec.convert(message, Order)  # type: ignore[no-any-return]
 
 

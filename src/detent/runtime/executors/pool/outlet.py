@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DUMP_SIGNAL", "Outlet", "limited_memory", "rss_bytes"]
-
 DUMP_SIGNAL: Final = signal.SIGQUIT
 _STATM: Final = Path("/proc/self/statm")
 

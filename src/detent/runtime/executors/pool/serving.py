@@ -33,8 +33,6 @@ from detent.runtime.middleware import Arounds
 from detent.runtime.outcomes import Cancelled, Snooze
 from detent.runtime.signature import Signature
 
-__all__ = ["Serving"]
-
 
 class Serving:
     """Runs the jobs that its worker sends."""

@@ -8,8 +8,6 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["Surroundings"]
-
 _TIMERS: Final = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 

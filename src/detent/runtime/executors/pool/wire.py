@@ -34,8 +34,6 @@ from detent.runtime.executors.pool.messages import (
 )
 from detent.runtime.process.frames import Frames, frame
 
-__all__ = ["Wire"]
-
 _CHUNK: Final = 65_536
 Asked = Future[list[Result]]
 

@@ -16,8 +16,6 @@ from detent.engine.engine import Engine
 from detent.lifecycle.event import Event
 from detent.stores.api import Fed, Key, Stored
 
-__all__ = ["Watching"]
-
 _SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 1_800, 3_600, 86_400)
 _NAMES_MAX = 500
 """How many types and queues have a name of their own; the rest are `other`."""

@@ -1,4 +1,4 @@
-"""The short way of plain calls to the store: what they share is known, so little is left to do.
+"""The fast path for plain calls: everything but their arguments is prepared beforehand.
 
 New jobs are made where the caller is. Where the store is one for all threads and loops they are
 handed to it from there, and only there is waited; elsewhere they cross the bridge, ready made.
@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from detent.app.asking import Call
 from detent.app.handle import Handle
 from detent.engine import limits
-from detent.engine.moulds import Mould, is_plain
-from detent.engine.spans import tracing
+from detent.engine.moulds import is_plain
+from detent.engine.otel_spans import tracing
 from detent.runtime.bridge import need_no_loop
-from detent.stores.births import Births
+from detent.stores.births import Births, Mould
 
 if TYPE_CHECKING:
     from detent.app.detent import Detent
-
-__all__ = ["aplaced", "placed"]
 
 R = TypeVar("R")
 

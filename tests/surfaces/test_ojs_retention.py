@@ -11,7 +11,7 @@ import pytest
 
 from detent import stores
 from detent.surfaces.http.exchange import Settings
-from detent.surfaces.ojs import letters
+from detent.surfaces.ojs import dead_letters
 from tests.postgres.server import databases
 from tests.surfaces.server import Client, eventually, running
 
@@ -117,8 +117,8 @@ def test_of_too_many_dead_letters_the_oldest_go(
     again = office.end("letters", "discarded", **LETTER)
     office.client.post(f"/dead-letter/{again}/retry").ok()
     before = len(office.client.get("/dead-letter").ok()["jobs"])
-    monkeypatch.setattr(letters, "KEPT_MAX", 2)
-    monkeypatch.setattr("detent.surfaces.ojs.keeping._LETTERS_TURNS", 2)
+    monkeypatch.setattr(dead_letters, "KEPT_MAX", 2)
+    monkeypatch.setattr("detent.surfaces.ojs.retention._LETTERS_TURNS", 2)
     eventually(lambda: not any(map(office.is_there, names[:2])))
     assert all(map(office.is_there, [*names[2:], again]))
     told = office.client.get("/events?types=dead_letter.pruned&limit=1000").ok()["events"]
@@ -131,8 +131,8 @@ def test_old_dead_letters_go(office: Office, monkeypatch: pytest.MonkeyPatch) ->
     name = office.end("old", "discarded", **LETTER)
     stats = office.client.get("/dead-letter/stats").ok()["retention"]
     assert stats == {"max_age": "P180D", "max_entries": 10_000}
-    monkeypatch.setattr(letters, "KEPT_US", 1)
-    monkeypatch.setattr("detent.surfaces.ojs.keeping._LETTERS_TURNS", 2)
+    monkeypatch.setattr(dead_letters, "KEPT_US", 1)
+    monkeypatch.setattr("detent.surfaces.ojs.retention._LETTERS_TURNS", 2)
     eventually(lambda: not office.is_there(name))
 
 

@@ -1,4 +1,4 @@
-"""How it went, period by period: told from the newest jobs, as many as one look may take.
+"""Statistics by period, from the newest jobs: as many as one look may take.
 
 What was forgotten or erased is not told any more; whether there were more jobs than were looked at
 is said (`is_partial`). The exact counts by state are the store's own.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import JobState
 from detent.stores.api import Key, key_of
@@ -19,8 +19,6 @@ from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.wire import instant, span, told
-
-__all__ = ["SEEN_MAX", "Series"]
 
 SEEN_MAX: Final = 5_000
 """How many jobs are looked at."""

@@ -1,4 +1,4 @@
-"""A worker's way to the server that keeps its jobs: what it asks, and that it lives."""
+"""How one worker of a distant fleet reaches its server: its requests and its heartbeats."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from detent.runtime.beating import Beating, Hearing
 from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import RemoteOffice
 from detent.stores.api import Who, WorkerRow
-
-__all__ = ["LOOK_S", "Distant"]
 
 LOOK_S: Final = 2.0
 """How often a worker asks the server about the jobs that it runs."""
@@ -50,7 +48,7 @@ class Distant:
         return self.office
 
     async def end(self) -> None:
-        """Say nothing more."""
+        """Stop the heartbeats and close the connections."""
         if self._beats is not None:
             self._beats.cancel()
             await asyncio.wait([self._beats])

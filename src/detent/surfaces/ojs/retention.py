@@ -15,20 +15,19 @@ import msgspec
 
 from detent.engine.commands import Change
 from detent.engine.forgetting import BATCH
+from detent.engine.paging import job_pages
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.job.table import ENDED, JobState
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Record, Retention, Stored, key_of
-from detent.stores.select import Filter, Only, Page
-from detent.surfaces.ojs import letters as dead
+from detent.stores.select import Filter, Only
+from detent.surfaces.ojs import dead_letters as dead
 from detent.surfaces.ojs.configs import USUAL, Config
+from detent.surfaces.ojs.dead_letters import Letters
 from detent.surfaces.ojs.desk import Desk
-from detent.surfaces.ojs.letters import Letters
 from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.setting import Setting
-
-__all__ = ["Keeping"]
 
 KIND: Final = "ojs-keeping"
 ID: Final = "all"
@@ -47,7 +46,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class Keeping:
-    """What a server does about it."""
+    """Forgets ended jobs and dead letters by the rules of their queues."""
 
     def __init__(
         self, desk: Desk, setting: Setting, letters: Letters, replaying: Replaying
@@ -100,8 +99,8 @@ class Keeping:
     async def _erase_letters(self, tenant: str) -> None:
         """Those that are too old, and of too many the oldest."""
         fitting = Filter(tenant=tenant, state="discarded", only=Only.LETTERS)
-        before, seen, after = self._desk.now() - dead.KEPT_US, 0, None
-        while page := await self._desk.engine.store.find(fitting, Page(dead.PAGE, after)):
+        before, seen = self._desk.now() - dead.KEPT_US, 0
+        async for page in job_pages(self._desk.engine.store, fitting, dead.PAGE):
             listed = {key_of(one.stored.job) for one in await self._letters.newest(page)}
             gone: list[Stored] = []
             for one in page:
@@ -109,7 +108,6 @@ class Keeping:
                 if (one.job.ended_at or 0) < before or seen > dead.KEPT_MAX:
                     gone.append(one)
             await self._erased(gone)
-            after = key_of(page[-1].job)
             if gone and not await self._desk.service.pause(_PAUSE_S):
                 return
 

@@ -8,8 +8,6 @@ from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import Cause, JobState
 from detent.lifecycle.retry import Exhaustion, RetryPolicy
 
-__all__ = ["BY_ATTEMPTS", "is_letter"]
-
 BY_ATTEMPTS: Final = (Cause.EXHAUSTED, Cause.NOT_RETRYABLE, Cause.POISON)
 """Why no attempt was left; what was dropped or has expired was never tried in vain."""
 

@@ -1,4 +1,4 @@
-"""A reply that goes on until it ends: piece by piece, to somebody who must read.
+"""Sends a long reply piece by piece, and cuts off readers that do not read.
 
 Nothing is kept for a reader that is behind: the next piece is made when the one before is taken.
 One that takes nothing for long is cut off, and comes back with the position that it has seen.
@@ -12,8 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from detent.surfaces.http.exchange import ABORT, Receive, Scope, Send, left
-
-__all__ = ["pour"]
 
 
 async def pour(

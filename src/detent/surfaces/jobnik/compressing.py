@@ -1,4 +1,4 @@
-"""Long replies are sent small to whoever can read that."""
+"""Compresses long replies for those who accept gzip."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from detent.surfaces.http.exchange import Call, Reply
-
-__all__ = ["squeezed"]
 
 _LEAST: Final = 1_024
 """Bytes; what is shorter fits into one packet anyway."""

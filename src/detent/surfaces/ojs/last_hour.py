@@ -1,4 +1,4 @@
-"""How a queue has done of late: how many jobs ended, how long they took, how long they waited.
+"""Statistics of the last hour of a queue: how many ended, how long they took and waited.
 
 What is told is true of the newest jobs alone, as many as one look may take: a queue with more ends
 than that in an hour has at least that many. The exact counts by state are the store's own.
@@ -11,13 +11,11 @@ from typing import Final
 
 import msgspec
 
-from detent.engine.remembering import Remembered
+from detent.engine.caching import Remembered
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import JobState
 from detent.stores.select import Filter, Page
 from detent.surfaces.ojs.desk import Desk
-
-__all__ = ["Figures", "Late"]
 
 _LOOK: Final = 20_000
 """How many of the newest jobs of all queues are passed over to find those of one."""
@@ -44,7 +42,7 @@ class Late(msgspec.Struct, frozen=True):
         return {name: told[name] for name in list(told)[:5]}
 
     def throughput(self) -> dict[str, int]:
-        """What operators ask for."""
+        """Ends and failures per minute."""
         return {
             "processed_per_minute": self.processed_per_minute,
             "failed_per_minute": self.failed_per_minute,

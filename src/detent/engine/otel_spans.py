@@ -19,8 +19,6 @@ from msgspec.structs import replace
 from detent.engine.asks import Ask
 from detent.engine.trace import Trace, read
 
-__all__ = ["Producing", "current", "link_of", "parent_of", "producing", "started", "tracing"]
-
 _API: Final = "opentelemetry.trace"
 _NOBODY: Final = "ProxyTracerProvider"
 """The provider of a program that has set none."""
@@ -123,7 +121,7 @@ class Producing:
             self._fail(span, getattr(error, "code", type(error).__qualname__))
 
     def end(self) -> None:
-        """It is over."""
+        """End all spans."""
         for span in self._spans:
             span.end()
 

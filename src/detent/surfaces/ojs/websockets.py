@@ -1,4 +1,4 @@
-"""Events over WebSockets, for those who choose what they follow while they listen."""
+"""Events over WebSockets; whoever listens can change what they follow."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from detent.errors import DetentError, StoreError
 from detent.stores.api import Fed
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.ojs.desk import Desk
+from detent.surfaces.ojs.event_words import Told
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
-from detent.surfaces.ojs.telling import Told
-
-__all__ = ["talk"]
 
 _log = logging.getLogger(__name__)
 _CHANNELS_MAX = 1_000

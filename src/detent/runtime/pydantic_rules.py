@@ -1,4 +1,4 @@
-"""What pydantic's words in an `Annotated` type ask of a value: held, where pydantic is installed.
+"""Checks the constraints of pydantic in `Annotated` types, where pydantic is installed.
 
 msgspec reads a value and passes over words that are not its own, so `Annotated[int, Field(gt=5)]`
 would promise what nobody sees to. They are asked second, of the value that was read: they may
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin
-
-__all__ = ["complaint_of", "keeper_of"]
 
 _SPEAKERS = ("pydantic", "annotated_types")
 

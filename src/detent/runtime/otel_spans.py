@@ -1,4 +1,4 @@
-"""A span around every run, for programs that trace; see `engine/spans.py`.
+"""A span around every run, for programs that trace; see `engine/otel_spans.py`.
 
 It belongs to the trace of whoever has enqueued the job, and is linked to their span. What a handler
 raises is told with its secrets masked.
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from detent.engine.spans import link_of, parent_of, started, tracing
+from detent.engine.otel_spans import link_of, parent_of, started, tracing
 from detent.runtime.context import Context
 from detent.runtime.ending import message_of, type_of
 from detent.runtime.middleware import Arounds
 from detent.runtime.outcomes import Cancelled, Snooze
-
-__all__ = ["traced"]
 
 _TEXT_MAX = 500
 

@@ -1,4 +1,4 @@
-"""What may be asked of this surface, as a page for people. It needs no script and nothing else."""
+"""The operations of this surface as a page for people, without scripts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from html import escape
 from typing import Final
 
 from detent.surfaces.http.routing import Route
-
-__all__ = ["CLOSED", "page_of"]
 
 CLOSED: Final = ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
 """The page may load nothing."""

@@ -1,4 +1,4 @@
-"""Whether a value is as a JSON Schema has it: the part of the standard that says what data is.
+"""Checks a value against a JSON Schema: the part of the standard that describes data.
 
 Patterns are not among it: one that somebody writes could hold up every other request. Neither are
 references to elsewhere. What is unknown is ignored, as the standard asks; what is known and cannot
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-
-__all__ = ["DEPTH_MAX", "STEPS_MAX", "faults", "unfit"]
 
 DEPTH_MAX: Final = 64
 STEPS_MAX: Final = 20_000

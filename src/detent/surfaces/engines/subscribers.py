@@ -23,8 +23,6 @@ from detent.surfaces.engines.links import Caller, Held
 from detent.surfaces.engines.messages import Replay, Subscribe, Unsubscribe
 from detent.surfaces.engines.projecting import Item, page_of
 
-__all__ = ["Telling"]
-
 _log = logging.getLogger(__name__)
 
 PAGE: Final = 200
@@ -118,7 +116,7 @@ class Telling:
         return {}
 
     async def leave(self, caller: Caller) -> None:
-        """They are gone."""
+        """Forget a subscriber that is gone, and stop its replay."""
         await self._forget(self._readers.pop(caller.sid, None))
         await _ended(self._replays.pop(caller.sid, None))
 

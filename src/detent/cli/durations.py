@@ -9,8 +9,6 @@ import typer
 from detent.engine.cron import every_us
 from detent.errors import BadSchedule
 
-__all__ = ["span_option", "span_us"]
-
 
 def span_us(text: str) -> int:
     """The same in microseconds; anything else is a fault of the command line."""

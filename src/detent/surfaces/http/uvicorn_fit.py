@@ -1,4 +1,4 @@
-"""Whether uvicorn is as our connections know it; if it is not, its own serve as well.
+"""Tries whether our connections work with this uvicorn; if not, its own are used.
 
 Our connections (`connection.py`) reach into uvicorn, and a version to come may have other insides.
 So they are tried once, before anybody is served, with requests whose answers are known. Uvicorn's
@@ -19,8 +19,6 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from detent.surfaces.http.exchange import ANSWER, Answering, Receive, Scope, Send
-
-__all__ = ["connections", "need_fit"]
 
 _log = logging.getLogger(__name__)
 _PATIENCE_S: Final = 20

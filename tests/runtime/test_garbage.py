@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import gc
-from detent.runtime.sweeping import OBJECTS, settle, sweep_rarely
+from detent.runtime.garbage import OBJECTS, settle, sweep_rarely
 
 before = gc.get_threshold()
 sweep_rarely()

@@ -10,8 +10,6 @@ import os
 
 from detent.runtime.executors.api import Ended, Returned
 
-__all__ = ["original"]
-
 
 def original(pid: int, ended: Ended) -> Ended:
     """The end, in the process where the run had begun; a copy of that ends here, unheard."""

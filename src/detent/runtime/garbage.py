@@ -1,4 +1,4 @@
-"""How often a worker process looks for garbage that holds itself.
+"""Sets how often a worker process looks for cyclic garbage.
 
 A batch of jobs is some ten thousand objects that come and go without cycles. To look through them
 after every seven hundred was a sixth of what a worker did.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gc
 from typing import Final
-
-__all__ = ["settle", "sweep_rarely"]
 
 OBJECTS: Final = 10_000
 """After so many more than went there is a look at what is new."""

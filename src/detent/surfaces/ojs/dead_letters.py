@@ -10,14 +10,15 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from detent.engine.asks import Ask
 from detent.engine.commands import Change
-from detent.engine.enqueueing import Ask
+from detent.engine.paging import job_pages
 from detent.engine.rerunning import rerun_ask
 from detent.lifecycle import job as j
-from detent.lifecycle.letters import is_letter
+from detent.lifecycle.dead_letters import is_letter
 from detent.lifecycle.machine import Refusal
-from detent.stores.api import Key, Stored, key_of
-from detent.stores.select import Filter, Only, Page
+from detent.stores.api import Stored, key_of
+from detent.stores.select import Filter, Only
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, fields_of, page_of, pages, read_body
@@ -27,8 +28,6 @@ from detent.surfaces.ojs.policies import retry_of
 from detent.surfaces.ojs.reading import need_queue
 from detent.surfaces.ojs.setting import Setting
 from detent.surfaces.ojs.wire import instant, told
-
-__all__ = ["KEPT_MAX", "KEPT_US", "PAGE", "PRUNED_BY", "Chosen", "Letter", "Letters"]
 
 KEPT_MAX: Final = 10_000
 """How many dead letters of a tenant are kept, and listed; the oldest go first."""
@@ -160,15 +159,13 @@ class Letters:
         fitting = Filter(tenant=tenant, state="discarded", type=chosen.type, only=Only.LETTERS)
         if queues is None:
             fitting = replace(fitting, queue=queue)
-        after: Key | None = None
-        while page := await self._desk.engine.store.find(fitting, Page(PAGE, after)):
+        async for page in job_pages(self._desk.engine.store, fitting, PAGE):
             mine = [
                 one
                 for one in page
                 if queues is None or one.job.queue == queue or queues(one.job.queue) == queue
             ]
             yield await self.newest([one for one in mine if _fits(one, chosen, since)])
-            after = key_of(page[-1].job)
 
     async def newest(self, some: Sequence[Stored]) -> list[Letter]:
         """Those that nobody has run again since."""

@@ -12,7 +12,7 @@ from uvicorn.protocols.http import httptools_impl as insides
 
 from detent.surfaces.http.connection import Protocol
 from detent.surfaces.http.exchange import Settings
-from detent.surfaces.http.fitting import connections, need_fit
+from detent.surfaces.http.uvicorn_fit import connections, need_fit
 from tests.surfaces.server import running
 from tests.surfaces.test_http_prompt import parting, replies
 
@@ -46,7 +46,7 @@ def test_what_does_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch, na
     def other(*_: object) -> None:
         """As if it were called by nobody any more."""
 
-    monkeypatch.setattr("detent.surfaces.http.fitting._PATIENCE_S", 0.2)
+    monkeypatch.setattr("detent.surfaces.http.uvicorn_fit._PATIENCE_S", 0.2)
     monkeypatch.setattr(insides.HttpToolsProtocol, name, other)
     assert connections() == "auto"
 
@@ -58,7 +58,7 @@ def test_the_own_connections_of_uvicorn_say_the_same(
     with running(f"sqlite:///{tmp_path}/ours.db", Settings()) as ours:
         wanted = replies(ours.port, said)
     connections.cache_clear()
-    monkeypatch.setattr("detent.surfaces.http.fitting._TOLD", b"something else")
+    monkeypatch.setattr("detent.surfaces.http.uvicorn_fit._TOLD", b"something else")
     with running(f"sqlite:///{tmp_path}/own.db", Settings()) as own:
         assert connections() == "auto"
         assert replies(own.port, said) == wanted

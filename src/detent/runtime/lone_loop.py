@@ -1,4 +1,4 @@
-"""A loop without a thread: whoever waits alone runs it where it stands, and crosses no bridge.
+"""A loop without a thread: a caller that waits alone runs it by itself, without the bridge.
 
 One at a time: whoever finds it taken has company, and shares with it what the bridge makes shared.
 """
@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
-
-__all__ = ["LEAVE_S", "Lone", "ended", "is_lone"]
 
 T = TypeVar("T")
 LEAVE_S: Final = 5.0

@@ -1,4 +1,4 @@
-"""Answers of a store that are good for a moment: nobody asks it the same for every request.
+"""Caches answers of the store for a moment.
 
 Of those who ask for the same at once, one goes to the store and all hear what it says.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
-
-__all__ = ["FRESH_US", "Remembered"]
 
 FRESH_US: Final = 1_000_000
 """How long an answer is good for."""

@@ -16,11 +16,9 @@ from detent.engine.lasting import TOTAL
 from detent.lifecycle.event import Event
 from detent.lifecycle.views import OJS_WORKFLOW_WORDS
 from detent.stores.api import Fed, Stored
+from detent.surfaces.ojs.dead_letters import PRUNED_BY
 from detent.surfaces.ojs.envelope import kept_of
-from detent.surfaces.ojs.letters import PRUNED_BY
 from detent.surfaces.ojs.wire import millis, told
-
-__all__ = ["Told", "change_of", "event_id_of", "events_of", "position_of"]
 
 SOURCE: Final = "ojs://detent/server"
 _POS_BITS: Final = 62

@@ -16,8 +16,6 @@ from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
 
-__all__ = ["Hooks"]
-
 _NAMES_MAX: Final = 100
 _WORDS: Final = {
     "job.enqueue": "job.enqueued",

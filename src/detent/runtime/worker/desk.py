@@ -54,6 +54,8 @@ class Desk:
         """Whether ends are collected, to be filed together."""
         self.is_lapsed = False
         """Whether the leases are lost: nothing is reported any more."""
+        self.leases: set[str] = set()
+        """Those that we may have: from before the claim until the end is told."""
         self.abandoned: list[str] = []
         """Jobs whose handlers go on although nobody listens to them."""
         self.counts = counts
@@ -172,7 +174,7 @@ class Desk:
     def _begin_turns(self) -> None:
         """Both at once: they may meet in one step of the store, and neither waits for the other."""
         if len(self._filings) < TURNS_MAX and (reports := self._taken()):
-            self._begin(self._file(reports), self._filings)
+            self._begin(self._tell_of(reports), self._filings)
         while len(self._claims) < TURNS_MAX and (wish := self._wish()) is not None:
             self._begin(self._claim(wish), self._claims)
 
@@ -214,11 +216,14 @@ class Desk:
 
     async def _claim(self, wish: Wish) -> None:
         claimed = Claimed()
+        self.leases.update(wish.want.leases)
         try:
             # The same wish again, if the answer to the first was lost: it has the same leases.
             claimed = await self._patiently(lambda: self._runner.engine.claim(wish.want))
         finally:
             flights = [self._runner.flight(stored) for stored in claimed.jobs]
+            self.leases.difference_update(wish.want.leases)
+            self.leases.update(one.lease for one in flights)
             sync = sum(one.kind is not Kind.ASYNC for one in flights)
             self.counts.taken(wish.size, len(flights), sync, is_sync=wish.is_sync)
         if claimed.lost:
@@ -275,6 +280,11 @@ class Desk:
 
     # --- reporting ------------------------------------------------------------------------------
 
+    async def _tell_of(self, reports: Sequence[Report]) -> None:
+        await self._file(reports)
+        if not self.is_lapsed:
+            self.leases.difference_update(one.flight.lease for one in reports)
+
     async def _file(self, reports: Sequence[Report]) -> None:
         if self.is_lapsed:
             return
@@ -294,8 +304,7 @@ class Desk:
         keys = [one.flight.key for one in reports]
         found = await self._patiently(lambda: self._store.get(keys))
         for one, stored in zip(reports, found, strict=True):
-            lease = one.flight.stored.job.lease
-            if one.change is None or stored is None or stored.job.lease == lease:
+            if one.change is None or stored is None or stored.job.lease == one.flight.lease:
                 await self._file([one])
             elif stored.job.state is j.JobState.COMPLETED:
                 self.counts.done += 1

@@ -191,9 +191,7 @@ class Watching:
 
     async def _write(self, said: Sequence[tuple[Flight, list[Line], Note | None]]) -> None:
         store = self._engine.store
-        notes = [
-            (one.key, one.lease, note) for one, _, note in said if note is not None
-        ]
+        notes = [(one.key, one.lease, note) for one, _, note in said if note is not None]
         if notes:
             await store.note(notes, now=store.now())
         if lines := [(one.key, line) for one, some, _ in said for line in some]:

@@ -294,9 +294,7 @@ class ReadStore(Protocol):
         """Those of a slot, or all, by tenant and id, after one."""
         ...
 
-    async def held_by(
-        self, holder: str, limit: int, but: Sequence[str] = ()
-    ) -> Sequence[Stored]:
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
         """Jobs in the hands of one holder, but for those under these leases."""
         ...
 
@@ -407,9 +405,7 @@ class Glancing(Protocol):
 class Holding(Protocol):
     """What a store has if it can be asked who has what; a server far away sees to that itself."""
 
-    async def held_by(
-        self, holder: str, limit: int, but: Sequence[str] = ()
-    ) -> Sequence[Stored]:
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
         """Jobs in the hands of one holder, but for those under these leases."""
         ...
 

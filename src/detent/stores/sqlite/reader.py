@@ -159,9 +159,7 @@ def _below(tenant: str, page: Page) -> str | bytes:
     return f"{last}\0" if tenant < seen_at else last
 
 
-def held_by(
-    connection: _Connection, holder: str, limit: int, but: Sequence[str]
-) -> list[Stored]:
+def held_by(connection: _Connection, holder: str, limit: int, but: Sequence[str]) -> list[Stored]:
     """Jobs in the hands of one holder, but for those under these leases."""
     if not is_storable(holder):
         return []

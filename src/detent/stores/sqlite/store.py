@@ -258,9 +258,7 @@ class SqliteStore(Alike[_Open]):
     async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
         return await self._reading().read(reader.unquiet, runs)
 
-    async def held_by(
-        self, holder: str, limit: int, but: Sequence[str] = ()
-    ) -> Sequence[Stored]:
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
         return await self._reading().read(reader.held_by, holder, limit, but)
 
     async def weight(self, tenant: str, queue: str) -> int:

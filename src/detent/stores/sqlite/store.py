@@ -27,6 +27,7 @@ from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
+from detent.stores.sqlite.growing import Growth
 from detent.stores.sqlite.migrate import bring_up_to_date
 from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
@@ -92,8 +93,8 @@ class SqliteStore(Alike[_Open]):
         except BaseException:
             turns.close()
             raise
-        sleep = Sleep(self._path.with_name(f"{self._path.name}-wal"))
-        writer = Writer(connection, turns, sleep, self._bell.ring)
+        log = self._path.with_name(f"{self._path.name}-wal")
+        writer = Writer(connection, turns, Sleep(log), self._bell.ring, Growth(log))
         self._inside = _Open(writer, Pool(self._path, self._patience.read_s))
         self._bell.start(writer.watch)
 

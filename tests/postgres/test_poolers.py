@@ -18,9 +18,10 @@ async def provoked(url: str, *statements: str) -> BaseException:
     """What the server says to the last of them."""
     one = await asyncpg.connect(url)
     try:
+        for statement in statements[:-1]:
+            await one.execute(statement)
         with pytest.raises(asyncpg.PostgresError) as told:
-            for statement in statements:
-                await one.execute(statement)
+            await one.execute(statements[-1])
     finally:
         await one.close()
     return told.value

@@ -29,6 +29,8 @@ _SOCKET_PATH_MAX = 90
 """A socket's path must fit into 107 bytes, its own name included."""
 _READY = b"ready\n"
 _HERE = "127.0.0.1"
+_PORT = "5432"
+_FOLLOW = "follow"
 QUICK = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -41,15 +43,18 @@ QUICK = {
 class Server:
     """A server that listens on a socket in a folder of its own, and nowhere else.
 
-    With a `port` among its settings it is reached there, as servers mostly are.
+    With a `port` among its settings it is reached there, as servers mostly are. With another to
+    follow it is that one's standby: a copy, kept up to date, which takes no writes.
     """
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, follow: Server | None = None, /, **settings: str) -> None:
         self.folder = _folder()
-        self._port = settings.get("port")
-        if self._port is not None:
+        self.port = settings.get("port")
+        if self.port is not None:
             settings["listen_addresses"] = _HERE
         asked = [f"{name}={value}" for name, value in settings.items()]
+        if follow is not None:
+            asked.insert(0, f"{_FOLLOW}={follow.folder}:{follow.port or _PORT}")
         command = [sys.executable, "-m", "tools.postgres", str(self.folder), *asked]
         self._watcher = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]
@@ -60,8 +65,8 @@ class Server:
 
     def url(self, database: str) -> str:
         """The address of a database on it."""
-        if self._port is not None:
-            return f"postgresql://postgres@{_HERE}:{self._port}/{database}"
+        if self.port is not None:
+            return f"postgresql://postgres@{_HERE}:{self.port}/{database}"
         return f"postgresql://postgres@/{database}?host={quote(str(self.folder), safe='/')}"
 
     @property
@@ -133,19 +138,10 @@ def _user() -> dict[str, Any]:
 def _start(folder: Path, settings: list[str]) -> None:
     if os.geteuid() == 0:
         shutil.chown(folder, "nobody")
-    _run(
-        "initdb",
-        "-D",
-        f"{folder}/data",
-        "-U",
-        "postgres",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "-N",
-        "--locale=C.UTF-8",
-    )
+    if settings and settings[0].startswith(f"{_FOLLOW}="):
+        _copy(folder, settings.pop(0).partition("=")[2])
+    else:
+        _create(folder)
     lines = [
         "listen_addresses = ''",
         f"unix_socket_directories = '{folder}'",
@@ -155,6 +151,17 @@ def _start(folder: Path, settings: list[str]) -> None:
     with (folder / "data" / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     _run("pg_ctl", "-s", "-w", "-D", f"{folder}/data", "-l", f"{folder}/log", "start")
+
+
+def _create(folder: Path) -> None:
+    told = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "-N", "--locale=C.UTF-8"]
+    _run("initdb", "-D", f"{folder}/data", *told)
+
+
+def _copy(folder: Path, source: str) -> None:
+    host, _, port = source.rpartition(":")
+    told = ["-h", host, "-p", port, "-U", "postgres", "-R", "-X", "stream", "-c", "fast"]
+    _run("pg_basebackup", "-D", f"{folder}/data", *told)
 
 
 def _stop(folder: Path) -> None:

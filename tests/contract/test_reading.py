@@ -293,6 +293,9 @@ async def test_what_a_holder_has_in_its_hands_is_found(world: World) -> None:
     assert held == {stored.job.id for stored in mine}
     assert [one.job for one in await world.store.held_by("w2", 99)] == [others[0].job]
     assert len(await world.store.held_by("w1", 2)) == 2
+    [first, *rest] = [stored.job.lease or "" for stored in mine]
+    but = [first, "another's", others[0].job.lease or ""]
+    assert {one.job.lease for one in await world.store.held_by("w1", 99, but)} == {*rest}
     done = mine[0].job
     await world.do(done, j.Complete(lease=done.lease), WORKER)
     assert len(await world.store.held_by("w1", 99)) == 2

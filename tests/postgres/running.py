@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -98,3 +99,29 @@ class Workers:
         async with asyncio.TaskGroup() as group:
             for life in (self.push(), self.push(), self.work("a"), self.work("b"), happen()):
                 group.create_task(life)
+
+
+def nothing_lost_or_doubled(url: str, mishap: Callable[[Workers], Awaitable[None]]) -> None:
+    """Everybody at work while something happens: nothing is lost, and nothing done twice."""
+
+    async def run() -> None:
+        clock = Clock()
+        async with stores.open(url, clock=clock) as store:
+            workers = Workers(store, clock)
+
+            async def meanwhile() -> None:
+                await workers.many(20)
+                await mishap(workers)
+                await workers.many(20)
+
+            await workers.live(meanwhile())
+            world = World(store, clock)
+            await world.audit()
+            known = {id_ for _, id_ in await world.everything()}
+            assert set(workers.pushed) <= known
+            assert max(Counter(workers.done).values()) == 1
+            assert set(workers.done) == known
+            states = {one.job.state.value for one in (await world.everything()).values()}
+            assert states == {"completed"}
+
+    asyncio.run(run())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,9 +14,8 @@ from detent.errors import StoreUnavailable
 from detent.stores.api import Line, key_of
 from detent.stores.postgres import address
 from detent.stores.postgres.pool import Pool
-from tests.contract.making import Clock
 from tests.contract.world import World
-from tests.postgres.running import Workers, durable, in_world, sql
+from tests.postgres.running import Workers, durable, in_world, nothing_lost_or_doubled, sql
 from tools.postgres import Server
 
 pytestmark = pytest.mark.slow
@@ -39,30 +37,6 @@ def url(server: Server, request: pytest.FixtureRequest) -> str:
     name = f"d{abs(hash(request.node.name))}"
     sql(server.url("postgres"), f"CREATE DATABASE {name}")
     return server.url(name)
-
-
-def nothing_lost_or_doubled(url: str, mishap: Callable[[Workers], Awaitable[None]]) -> None:
-    async def run() -> None:
-        clock = Clock()
-        async with stores.open(url, clock=clock) as store:
-            workers = Workers(store, clock)
-
-            async def meanwhile() -> None:
-                await workers.many(20)
-                await mishap(workers)
-                await workers.many(20)
-
-            await workers.live(meanwhile())
-            world = World(store, clock)
-            await world.audit()
-            known = {id_ for _, id_ in await world.everything()}
-            assert set(workers.pushed) <= known
-            assert max(Counter(workers.done).values()) == 1
-            assert set(workers.done) == known
-            states = {one.job.state.value for one in (await world.everything()).values()}
-            assert states == {"completed"}
-
-    asyncio.run(run())
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from detent import stores
+from detent.engine.engine import Engine
+from detent.errors import StoreUnavailable
+from detent.surfaces.http.service import Service
 from tests.surfaces.jobnik import Jobnik, problem
 from tests.surfaces.rest import Rest
 from tests.surfaces.server import Answer, Client, eventually, running
+from tests.waiting import until
 from tools.postgres import QUICK, Server
 
 INSIDE = ("Traceback", "asyncpg", "sqlite3", "msgspec", ".py", "postgres")
@@ -93,3 +97,23 @@ def damage(path: Path) -> None:
     with closing(sqlite3.connect(path)) as file, file:
         file.execute(r"UPDATE detent_bodies SET payload = '{\u', meta = '{'")
         file.execute("UPDATE detent_records SET data = '{'")
+
+
+async def test_a_store_that_is_away_for_long_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tries: list[str] = []
+
+    async def work() -> None:
+        tries.append("x")
+        raise StoreUnavailable("it is away")
+
+    service = Service(opened_later)
+    service.keep("upkeep", work)
+    await until(lambda: len(tries) == 3)
+    await service.stop()
+    assert caplog.messages == ["upkeep cannot go on, and is tried again: it is away"]
+
+
+async def opened_later(_: AsyncExitStack) -> Engine:
+    raise NotImplementedError

@@ -22,6 +22,7 @@ from detent.app.selecting import Selecting, Selection, chosen_by
 from detent.app.shapes import Workflow, need_workflow
 from detent.app.workflow import WorkflowHandle, begin
 from detent.app.working import Working, WorkingOptions, work, work_until_told
+from detent.complaining import Complaint
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
@@ -30,7 +31,6 @@ from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreEr
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking, need_no_loop
-from detent.runtime.complaining import Complaint
 from detent.runtime.context import Context
 from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader

@@ -65,14 +65,15 @@ class Returning:
 
     async def _give_back(self, jobs: Sequence[Stored]) -> None:
         try:
-            await self._carry_out([_returned(one) for one in jobs])
+            await self._carry_out([returned(one, _BY, _WHY) for one in jobs])
         except StoreError as error:
             # Their leases see to it, later.
             _log.warning("%d jobs could not be given back: %s", len(jobs), error.message)
 
 
-def _returned(stored: Stored) -> Change:
+def returned(stored: Stored, by: By, reason: str) -> Change:
+    """What becomes of a job that nobody runs, though somebody has it."""
     job = stored.job
     may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
     back = j.HandBack(lease=job.lease) if may_return else j.Fail(lease=job.lease, code=INTERRUPTED)
-    return Change(key_of(job), back, _BY, reason=_WHY, known=stored)
+    return Change(key_of(job), back, by, reason=reason, known=stored)

@@ -17,9 +17,9 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from detent.complaining import Complaint
 from detent.errors import DetentError
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
-from detent.runtime.complaining import Complaint
 from detent.stores.api import Death, WorkerRow
 
 _log = logging.getLogger(__name__)

@@ -169,7 +169,7 @@ class Reporter:
         """What does not go with an end: the last progress, and what a run said that is over."""
         store = self._engine.store
         notes = [
-            (one.flight.key, one.flight.stored.job.lease or "", note)
+            (one.flight.key, one.flight.lease, note)
             for one in reports
             if (note := one.flight.ctx.heard.note) is not None
         ]

@@ -29,6 +29,7 @@ from detent.runtime.signature import Signature
 from detent.stores.api import Key, Stored, key_of
 
 LOOK_S = 0.5
+STRAY_S = 10.0
 
 
 class Moment(StrEnum):
@@ -100,6 +101,11 @@ class Flight:
         self.step = Step.RUNNING
         self.step_at = 0.0
 
+    @property
+    def lease(self) -> str:
+        """What it runs under."""
+        return self.stored.job.lease or ""
+
 
 class Runner:
     """Runs jobs whose handlers it knows, under the name of one worker."""
@@ -118,6 +124,8 @@ class Runner:
         """By what runs are timed, in microseconds; a clock that nobody sets, if there is one."""
         self.look_s = LOOK_S
         """How often whoever keeps the jobs is asked about all that run."""
+        self.stray_s = STRAY_S
+        """How often it is asked about those that do not run, though it says they do."""
         self.by = by
         self.engine = engine
         self.bridge = bridge

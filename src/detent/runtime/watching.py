@@ -127,7 +127,7 @@ class Watching:
         """Those that need a look: to read all that run takes as long as to run many of them."""
         if self._glancing is None or not flights:
             return flights
-        runs = [(one.key, one.stored.job.lease or "") for one in flights]
+        runs = [(one.key, one.lease) for one in flights]
         keys = set(await self._glancing.unquiet(runs))
         return [one for one in flights if one.key in keys]
 
@@ -189,9 +189,7 @@ class Watching:
 
     async def _write(self, said: Sequence[tuple[Flight, list[Line], Note | None]]) -> None:
         store = self._engine.store
-        notes = [
-            (one.key, one.stored.job.lease or "", note) for one, _, note in said if note is not None
-        ]
+        notes = [(one.key, one.lease, note) for one, _, note in said if note is not None]
         if notes:
             await store.note(notes, now=store.now())
         if lines := [(one.key, line) for one, some, _ in said for line in some]:

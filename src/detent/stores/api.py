@@ -85,6 +85,7 @@ __all__ = [
     "GateKind",
     "GateRow",
     "Glancing",
+    "Holding",
     "Idempotency",
     "Key",
     "LeaseAlive",
@@ -289,8 +290,8 @@ class ReadStore(Protocol):
         """Those of a slot, or all, by tenant and id, after one."""
         ...
 
-    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
-        """Jobs in the hands of one holder."""
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
+        """Jobs in the hands of one holder, but for those under these leases."""
         ...
 
     async def counts(self, tenant: str | None = None) -> Sequence[Counted]:
@@ -393,6 +394,15 @@ class Glancing(Protocol):
 
     async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
         """Those jobs that are not held under that lease any more, or were asked to stop."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """What a store has if it can be asked who has what; a server far away sees to that itself."""
+
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
+        """Jobs in the hands of one holder, but for those under these leases."""
         ...
 
 

@@ -62,6 +62,7 @@ class Place:
         runner = Runner(engine, self.app.bridge, self.app.handlers, by, executors)
         runner.around = self.app.runs
         runner.clock = clock or runner.clock
+        runner.stray_s = 0.1
         worker = Worker(runner, Settings(**settings))
         running = self.running[instance] = asyncio.create_task(worker.run())
         try:
@@ -82,10 +83,14 @@ class Place:
         engine = await self.engine()
         await self.app.bridge.reach(engine.upkeep.turn())
 
-    async def lose(self, instance: str) -> None:
-        """A worker claims a job and is gone."""
+    async def hold(self, instance: str) -> None:
+        """The store says that a worker has a job, whatever that worker says."""
         engine = await self.engine()
         await self.app.bridge.reach(_claimed(engine, instance))
+
+    async def lose(self, instance: str) -> None:
+        """A worker claims a job and is gone."""
+        await self.hold(instance)
         await self.bury(instance)
         await self.upkeep()
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from detent.complaining import Complaint
 from detent.engine.engine import Engine
 from detent.errors import BadHistory, BadJournal, StoreError
 from detent.lifecycle.event import Event
 from detent.runtime.bridge import Bridge
-from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.supervisor import Supervisor
 
 _log = logging.getLogger("detent.fleet")

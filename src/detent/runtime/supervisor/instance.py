@@ -14,12 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from detent.complaining import Complaint
 from detent.errors import BadJournal, NotSuspendable
 from detent.lifecycle import worker as w
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Refusal
 from detent.lifecycle.worker import Accepted, Answer, Birth, Ending, Exit, Instance, WorkerState
-from detent.runtime.complaining import Complaint
 from detent.runtime.supervisor.body import Body, Born
 from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.tree import Tree, settle

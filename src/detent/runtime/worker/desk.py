@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from detent.errors import DetentError, InstanceLost, StoreError
+from detent.errors import DetentError, InstanceLost, StoreBusy, StoreError
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 from detent.runtime.executors.api import Rung, Stopped
@@ -39,6 +39,22 @@ _GLANCE_S = 0.1
 """How soon a deadline that was moved is noticed."""
 _RETRY_S = 0.1
 _RETRY_S_MAX = 2.0
+_LATE_S = 0.5
+_LATE_S_MAX = 10.0
+"""How soon an end is told again that somebody's open transaction holds up: each try takes time."""
+
+
+def _is_passing(error: DetentError) -> bool:
+    return error.retryable
+
+
+def _is_held_up(error: DetentError) -> bool:
+    """Whether some of what was asked is committed, and the rest in somebody's hands."""
+    return isinstance(error, StoreBusy) and "blocked" in error.fields
+
+
+def _is_borne(error: DetentError) -> bool:
+    return error.retryable and not _is_held_up(error)
 
 
 class Desk:
@@ -52,6 +68,8 @@ class Desk:
         """Whether ends are collected, to be filed together."""
         self.is_lapsed = False
         """Whether the leases are lost: nothing is reported any more."""
+        self.leases: set[str] = set()
+        """Those that we may have: from before the claim until the end is told."""
         self.abandoned: list[str] = []
         """Jobs whose handlers go on although nobody listens to them."""
         self.counts = counts
@@ -64,6 +82,10 @@ class Desk:
         self.company = Company(self.flights, self.abandoned)
         self._ended: list[Report] = []
         self._filings: _Turns = set()
+        self._late: _Turns = set()
+        """Reports that somebody's open transaction holds up, each by itself."""
+        self._pauses: dict[str, float] = {}
+        """How long each of them waits before it is told again, by its lease."""
         self._claims: _Turns = set()
         self._waiting: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -128,7 +150,7 @@ class Desk:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is in flight, and all that ended is filed."""
-        return not (self.flights or self._ended or self._filings or self._claims)
+        return not (self.flights or self._ended or self._filings or self._late or self._claims)
 
     async def until(self, is_so: Callable[[], bool], deadline: Callable[[], float]) -> bool:
         """Wait for something to become so; the deadline, by the loop's time, may move."""
@@ -170,7 +192,7 @@ class Desk:
     def _begin_turns(self) -> None:
         """Both at once: they may meet in one step of the store, and neither waits for the other."""
         if len(self._filings) < TURNS_MAX and (reports := self._taken()):
-            self._begin(self._file(reports), self._filings)
+            self._begin(self._tell_of(reports), self._filings)
         while len(self._claims) < TURNS_MAX and (wish := self._wish()) is not None:
             self._begin(self._claim(wish), self._claims)
 
@@ -201,7 +223,7 @@ class Desk:
         self.tell()
 
     async def _end_turns(self) -> None:
-        tasks = [*self._filings, *self._claims]
+        tasks = [*self._filings, *self._late, *self._claims]
         tasks += [] if self._waiting is None else [self._waiting]
         for task in tasks:
             task.cancel()
@@ -212,11 +234,14 @@ class Desk:
 
     async def _claim(self, wish: Wish) -> None:
         claimed = Claimed()
+        self.leases.update(wish.want.leases)
         try:
             # The same wish again, if the answer to the first was lost: it has the same leases.
             claimed = await self._patiently(lambda: self._runner.engine.claim(wish.want))
         finally:
             flights = [self._runner.flight(stored) for stored in claimed.jobs]
+            self.leases.difference_update(wish.want.leases)
+            self.leases.update(one.lease for one in flights)
             sync = sum(one.kind is not Kind.ASYNC for one in flights)
             self.counts.taken(wish.size, len(flights), sync, is_sync=wish.is_sync)
         if claimed.lost:
@@ -258,14 +283,16 @@ class Desk:
             self._waiting = None
             self._wet()
 
-    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _patiently(
+        self, work: Callable[[], Awaitable[T]], is_borne: Callable[[StoreError], bool] = _is_passing
+    ) -> T:
         """A store that is away for a while comes back."""
         pause = _RETRY_S
         while True:
             try:
                 return await work()
             except StoreError as error:
-                if not error.retryable or self.is_lapsed:
+                if not is_borne(error) or self.is_lapsed:
                     raise
                 _log.warning("the store will be asked again: %s", error)
                 await asyncio.sleep(pause)
@@ -273,32 +300,60 @@ class Desk:
 
     # --- reporting ------------------------------------------------------------------------------
 
-    async def _file(self, reports: Sequence[Report]) -> None:
+    async def _tell_of(self, reports: Sequence[Report]) -> None:
+        late = await self._file(reports)
+        for one in late:
+            self._begin(self._tell_later(one), self._late)
+        told = {one.flight.lease for one in reports} - {one.flight.lease for one in late}
+        if not self.is_lapsed:
+            self.leases -= told
+        for lease in told & self._pauses.keys():
+            del self._pauses[lease]
+
+    async def _tell_later(self, report: Report) -> None:
+        lease = report.flight.lease
+        pause = self._pauses[lease] = min(2 * self._pauses.get(lease, _LATE_S), _LATE_S_MAX)
+        await asyncio.sleep(pause)
+        await self._tell_of([report])
+
+    async def _file(self, reports: Sequence[Report]) -> list[Report]:
+        """Those that have to wait for somebody's open transaction, which nobody else waits for."""
         if self.is_lapsed:
-            return
+            return []
         try:
-            answers = await self._patiently(lambda: self._reporter.file(reports))
+            answers = await self._patiently(lambda: self._reporter.file(reports), _is_borne)
         except DetentError as error:
+            if _is_held_up(error):
+                self._count_over(reports)
+                return await self._left([one for one in reports if one.change is not None])
             if len(reports) > 1:
-                await self._file_each(reports)
-                return
+                return await self._file_each(reports)
             answers = await self._refile(reports[0], error)
-        self.counts.lost += sum(one.change is None for one in reports)
+        self._count_over(reports)
         for answer in answers:
             self._count(answer)
+        return []
 
-    async def _file_each(self, reports: Sequence[Report]) -> None:
+    async def _file_each(self, reports: Sequence[Report]) -> list[Report]:
         """One of them cannot be stored; the others are no part of that, and may be by now."""
+        late: list[Report] = []
+        for one in await self._left(reports):
+            late += await self._file([one])
+        return late
+
+    async def _left(self, reports: Sequence[Report]) -> list[Report]:
+        """Those that are not filed yet; the others have ended."""
         keys = [one.flight.key for one in reports]
         found = await self._patiently(lambda: self._store.get(keys))
+        left: list[Report] = []
         for one, stored in zip(reports, found, strict=True):
-            lease = one.flight.stored.job.lease
-            if one.change is None or stored is None or stored.job.lease == lease:
-                await self._file([one])
+            if one.change is None or stored is None or stored.job.lease == one.flight.lease:
+                left.append(one)
             elif stored.job.state is j.JobState.COMPLETED:
                 self.counts.done += 1
             else:
                 self.counts.failed += 1
+        return left
 
     async def _refile(self, report: Report, error: DetentError) -> list[j.Answer]:
         """What it returned or said cannot be stored: then that is how it ended."""
@@ -312,6 +367,10 @@ class Desk:
             _log.exception("the end of job %s cannot be stored", report.flight.key[1])
             self.counts.lost += 1
             return []
+
+    def _count_over(self, reports: Sequence[Report]) -> None:
+        """Those whose end counts no more: their lines are kept, and that is all."""
+        self.counts.lost += sum(one.change is None for one in reports)
 
     def _count(self, answer: j.Answer) -> None:
         if isinstance(answer, Refusal):

@@ -21,6 +21,7 @@ from detent.runtime.worker.floor import Floor
 from detent.runtime.worker.leaving import STOP_S, Leaving
 from detent.runtime.worker.settings import Running, Settings, Status
 from detent.runtime.worker.stalling import PULSE_S, Stalling
+from detent.runtime.worker.straying import Straying
 from detent.runtime.worker.wishing import Wishes
 
 
@@ -39,6 +40,7 @@ class Worker:
         self._desk = Desk(runner, self._reporter, wishes, self._counts)
         self._floor: Floor | None = None
         self._watching = Watching(runner, self._desk.flights, self._call, settings.grace_s)
+        self._straying = Straying(runner, self._desk.leases)
         self._leaving = Leaving(self._desk, self._watching, self._reporter)
         self._stalling = Stalling(self._desk, self._reporter, settings.stall_s)
 
@@ -106,6 +108,7 @@ class Worker:
         beside = [
             asyncio.ensure_future(self._watching.run()),
             asyncio.ensure_future(self._pulse()),
+            asyncio.ensure_future(self._straying.run()),
         ]
         try:
             await self._desk.run(put)

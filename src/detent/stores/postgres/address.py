@@ -9,6 +9,8 @@ import msgspec
 from detent.errors import BadUrl
 
 _YES = {"yes": True, "no": False}
+_WRITES = "read-write"
+_READS = ("standby", "prefer-standby", "read-only")
 CONNECTIONS_MAX = 100
 
 
@@ -44,12 +46,50 @@ def read(url: str) -> Address:
     connections = _number(told.pop("connections", "4"))
     pgbouncer = _flag("pgbouncer", told.pop("pgbouncer", "no"))
     prepare = _flag("prepare", told.pop("prepare", "yes"))
-    rest = urlencode(told, safe="/", quote_via=quote)
-    bare = urlunsplit(("postgresql", parts.netloc, parts.path, rest, ""))
+    _need_writes(told.get("target_session_attrs", _WRITES))
+    bare = urlunsplit(("postgresql", parts.netloc, parts.path, _query(told), ""))
     # An empty host would be lost: `postgresql:///name` is a socket, `postgresql:/name` is nothing.
     if not parts.netloc:
         bare = bare.replace("postgresql:/", "postgresql:///", 1)
+    each(bare)  # What is wrong with the hosts is told now.
     return Address(bare, listen_url or bare, connections, pgbouncer, prepare)
+
+
+def each(url: str) -> list[str]:
+    """One address for every host in it, each for a server that takes writes if there are many."""
+    parts = urlsplit(url)
+    told = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "," in hosts:
+        told.setdefault("target_session_attrs", _WRITES)
+        places = [(f"{user}{at}{host}", told) for host in hosts.split(",")]
+    elif not hosts and "," in told.get("host", ""):
+        told.setdefault("target_session_attrs", _WRITES)
+        places = [(parts.netloc, {**told, **one}) for one in _places(told)]
+    else:
+        return [url]
+    return [urlunsplit(parts._replace(netloc=host, query=_query(more))) for host, more in places]
+
+
+def _places(told: dict[str, str]) -> list[dict[str, str]]:
+    """The hosts of `host=a,b&port=1,2`; one port may be that of all."""
+    hosts, ports = told["host"].split(","), told.get("port", "").split(",")
+    if len(ports) not in (1, len(hosts)):
+        why = f"{len(ports)} ports for {len(hosts)} hosts in the address; name one for each"
+        raise BadUrl(why, name="port", value=told["port"])
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    named = zip(hosts, ports, strict=True)
+    return [{"host": host, **({"port": port} if port else {})} for host, port in named]
+
+
+def _query(told: dict[str, str]) -> str:
+    return urlencode(told, safe="/", quote_via=quote)
+
+
+def _need_writes(word: str) -> None:
+    if word in _READS:
+        why = f"target_session_attrs={word} in the address names a server that takes no writes"
+        raise BadUrl(f"{why}; say {_WRITES}", name="target_session_attrs", value=word)
 
 
 def _flag(name: str, word: str) -> bool:

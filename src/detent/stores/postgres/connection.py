@@ -9,9 +9,9 @@ from typing import Any, Final
 import asyncpg
 
 from detent.stores.postgres.address import Address
+from detent.stores.postgres.connecting import CONNECT_S, connect
 from detent.stores.postgres.statements import SQL
 
-CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 """How long one statement may take before it is called off."""
 LOCK_MS: Final = 2_000
@@ -117,17 +117,12 @@ async def open_connection(
 
     A statement on it may take so long, or if nothing is said, as long as it takes.
     """
-    try:
-        driver = await asyncpg.connect(
-            url or address.url,
-            timeout=CONNECT_S,
-            command_timeout=answer_s,
-            statement_cache_size=_STATEMENTS if address.prepare else 0,
-            # Our longest statements are longer than what is kept by default.
-            max_cacheable_statement_size=0,
-            server_settings={} if address.pgbouncer else {"application_name": name, **_SETTINGS},
-        )
-    except TimeoutError as error:
-        # Unlike a call that is not answered, this one has certainly done nothing.
-        raise ConnectionError(f"no answer within {CONNECT_S:g} s") from error
+    settings = {
+        "command_timeout": answer_s,
+        "statement_cache_size": _STATEMENTS if address.prepare else 0,
+        # Our longest statements are longer than what is kept by default.
+        "max_cacheable_statement_size": 0,
+        "server_settings": {} if address.pgbouncer else {"application_name": name, **_SETTINGS},
+    }
+    driver = await connect(url or address.url, settings)
     return Connection(driver, is_pooled=address.pgbouncer)

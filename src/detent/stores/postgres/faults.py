@@ -56,6 +56,12 @@ _REFUSED: Final = (
     pg.InvalidCatalogNameError,
     pg.InsufficientPrivilegeError,
 )
+_POOLER: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
+    (pg.ProtocolViolationError, "unsupported startup parameter", "pgbouncer=yes"),
+    (pg.DuplicatePreparedStatementError, "", "prepare=no"),
+    (pg.InvalidSQLStatementNameError, "", "prepare=no"),
+)
+"""What a pooler between us and the server cannot do, by its words, and what spares us that."""
 _WORDS: Final[dict[type[BaseException], tuple[type[StoreError], str]]] = {
     pg.DiskFullError: (StoreFull, "The server's disk is full; nothing was committed"),
     pg.LockNotAvailableError: (StoreBusy, "Somebody's open transaction holds what this needs"),
@@ -70,7 +76,7 @@ _WORDS: Final[dict[type[BaseException], tuple[type[StoreError], str]]] = {
 
 def is_lost(error: BaseException) -> bool:
     """Whether the connection or its server is gone: the call may be made again on another."""
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError) or _spared_by(error) is not None:
         return False
     if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
@@ -96,6 +102,11 @@ def translated(error: BaseException) -> StoreError:
     for kind, (ours, words) in _WORDS.items():
         if isinstance(error, kind):
             return ours(f"{words} ({error})", sqlstate=sqlstate)
+    if (option := _spared_by(error)) is not None:
+        # The driver's own hint is about options that nobody can set here.
+        why, *_ = str(error).splitlines()
+        said = f"A pooler before PostgreSQL cannot do that: {why}; say {option} in the address"
+        return StoreRefused(said, sqlstate=sqlstate)
     if isinstance(error, _REFUSED):
         return StoreRefused(f"The database does not let us in: {error}", sqlstate=sqlstate)
     if isinstance(error, TimeoutError):
@@ -103,3 +114,9 @@ def translated(error: BaseException) -> StoreError:
     if is_lost(error):
         return StoreUnavailable(f"PostgreSQL cannot be reached: {error}", sqlstate=sqlstate)
     return StoreError(f"PostgreSQL refuses what it was asked: {error}", sqlstate=sqlstate)
+
+
+def _spared_by(error: BaseException) -> str | None:
+    """What to say in the address, if a pooler is in the way."""
+    fits = (one for kind, said, one in _POOLER if isinstance(error, kind) and said in str(error))
+    return next(fits, None)

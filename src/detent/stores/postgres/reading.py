@@ -131,11 +131,13 @@ async def leaves(connection: Connection, after: int, limit: int) -> list[tuple[i
     return [(pos, leaf) for pos, leaf in rows]
 
 
-async def held_by(connection: Connection, holder: str, limit: int) -> list[Stored]:
-    """Jobs in the hands of one holder."""
+async def held_by(
+    connection: Connection, holder: str, limit: int, but: Sequence[str]
+) -> list[Stored]:
+    """Jobs in the hands of one holder, but for those under these leases."""
     if not is_storable(holder):
         return []
-    rows = await connection.fetch("held_by", holder=holder, most=max(limit, 0))
+    rows = await connection.fetch("held_by", holder=holder, most=max(limit, 0), but=list(but))
     return [stored_of(row) for row in rows]
 
 

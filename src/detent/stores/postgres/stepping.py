@@ -32,6 +32,8 @@ _WITH_CLAIM: Final = {
     "report_richly": "report_richly_and_claim",
 }
 """The same statement with a claim in it."""
+_GLANCE_MS: Final = 100
+"""How long one unit waits for a lock that it did not get together with the others."""
 
 
 class Step:
@@ -189,8 +191,8 @@ class Step:
         for unit in self._batch.units:
             try:
                 async with connection.transaction():
-                    if self._batch.keyed:
-                        await connection.fetch("lock_timeout", milliseconds=str(LOCK_MS))
+                    # All of them have waited together already.
+                    await connection.fetch("lock_timeout", milliseconds=str(_GLANCE_MS))
                     outcomes += (await self._judged(connection, [unit])).outcomes
             except LockNotAvailableError:
                 blocked.append(unit.command_id)

@@ -46,7 +46,7 @@ from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
 from detent.stores.postgres.nearby import ALONE, TOLD, Near, Nearby
 from detent.stores.postgres.pool import Pool
-from detent.stores.postgres.server import need_fit
+from detent.stores.postgres.server import ServerClock, need_fit
 from detent.stores.postgres.sorting import Batch, sort
 from detent.stores.postgres.stepping import Step
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -57,6 +57,8 @@ T = TypeVar("T")
 _KEYED: Final = 2
 """Connections for steps that may have to wait for somebody's own transaction."""
 _FOLD_S: Final = 1.0
+_CLOCK_S: Final = 2.0
+"""How often the server is asked what time it is: its workers' beats are good for 15 seconds."""
 _LOOK_S: Final = 1.0
 """After so long somebody looks again even if no word has come."""
 
@@ -78,6 +80,7 @@ class _Open(msgspec.Struct, frozen=True):
     sequencing: asyncio.Lock
     nearby: Nearby
     loop: asyncio.AbstractEventLoop
+    timing: asyncio.Task[None]
 
 
 class PostgresStore(Alike[_Open]):
@@ -94,6 +97,8 @@ class PostgresStore(Alike[_Open]):
         patience_s: float | None = None,
     ) -> None:
         super().__init__(clock)
+        self._is_on_time = clock is None
+        """Whether its time is the server's, and nobody has said otherwise."""
         self._address = where
         self._patience_s = patience_s
         self._lanes = Lanes()
@@ -127,7 +132,7 @@ class PostgresStore(Alike[_Open]):
             self._is_limited = row is not None and row[0]
         finally:
             await connection.close()
-        self._clock = self._clock or clock
+        self._clock = clock if self._is_on_time else self._clock
         name = uuid.uuid4().hex
         pool = Pool(self._address, self._address.connections, self._patience_s, self._lanes.forget)
         listener = Listener(self._address, name, partial(self._bell.ring, here=True))
@@ -137,12 +142,15 @@ class PostgresStore(Alike[_Open]):
         keyed = Pool(self._address, _KEYED, self._patience_s, self._lanes.forget)
         nearby, loop = Nearby(self._address), asyncio.get_running_loop()
         crier = Crier(pool, name)
-        self._inside = _Open(pool, keyed, crier, listener, asyncio.Lock(), nearby, loop)
+        timing = asyncio.ensure_future(self._keep_time(clock, pool))
+        self._inside = _Open(pool, keyed, crier, listener, asyncio.Lock(), nearby, loop, timing)
 
     async def __aexit__(self, *_: object) -> None:
         opened, self._inside = self._inside, None
         self._bell.stop()
         if opened is not None:
+            opened.timing.cancel()
+            await asyncio.wait([opened.timing])
             # Backwards, and each of them whatever becomes of the others.
             async with AsyncExitStack() as parts:
                 parts.push_async_callback(opened.listener.stop)
@@ -150,6 +158,14 @@ class PostgresStore(Alike[_Open]):
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
                 parts.push_async_callback(opened.nearby.close)
+
+    async def _keep_time(self, clock: ServerClock, pool: Pool) -> None:
+        """Go by the server's clock, also when that is set, or is another's."""
+        while self._is_on_time:
+            await asyncio.sleep(_CLOCK_S)
+            # A server that is away has no time; whoever needs it hears that.
+            with suppress(StoreError):
+                await pool.run(clock.read)
 
     async def _run(
         self,
@@ -387,8 +403,8 @@ class PostgresStore(Alike[_Open]):
     async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
         return await self._run(reading.unquiet, runs)
 
-    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
-        return await self._run(reading.held_by, holder, limit)
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
+        return await self._run(reading.held_by, holder, limit, but)
 
     async def weight(self, tenant: str, queue: str) -> int:
         return await self._run(reading.weight, tenant, queue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from heapq import merge
@@ -119,11 +120,12 @@ def _below(tenant: str, page: Page) -> str | bytes:
     return f"{last}\0" if tenant < seen_at else last
 
 
-def held_by(connection: _Connection, holder: str, limit: int) -> list[Stored]:
-    """Jobs in the hands of one holder."""
+def held_by(connection: _Connection, holder: str, limit: int, but: Sequence[str]) -> list[Stored]:
+    """Jobs in the hands of one holder, but for those under these leases."""
     if not is_storable(holder):
         return []
-    found = connection.execute(SQL["held_by"], (holder, max(limit, 0))).fetchall()
+    told = (holder, json.dumps(list(but)), max(limit, 0))
+    found = connection.execute(SQL["held_by"], told).fetchall()
     return stored_at(connection, [seq for (seq,) in found])
 
 

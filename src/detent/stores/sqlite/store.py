@@ -27,6 +27,7 @@ from detent.stores.sqlite import claim, place, pruning, reader, sealing, upkeep
 from detent.stores.sqlite import workers as staff
 from detent.stores.sqlite.connection import need_version, open_writer
 from detent.stores.sqlite.faults import translated
+from detent.stores.sqlite.growing import Growth
 from detent.stores.sqlite.migrate import bring_up_to_date
 from detent.stores.sqlite.patience import PATIENCE, Patience
 from detent.stores.sqlite.pool import Pool
@@ -90,8 +91,8 @@ class SqliteStore(Alike[_Open]):
         except BaseException:
             turns.close()
             raise
-        sleep = Sleep(self._path.with_name(f"{self._path.name}-wal"))
-        writer = Writer(connection, turns, sleep, self._bell.ring)
+        log = self._path.with_name(f"{self._path.name}-wal")
+        writer = Writer(connection, turns, Sleep(log), self._bell.ring, Growth(log))
         self._inside = _Open(writer, Pool(self._path, self._patience.read_s))
         self._bell.start(writer.watch)
 
@@ -256,8 +257,8 @@ class SqliteStore(Alike[_Open]):
     async def unquiet(self, runs: Sequence[tuple[Key, str]]) -> Sequence[Key]:
         return await self._reading().read(reader.unquiet, runs)
 
-    async def held_by(self, holder: str, limit: int) -> Sequence[Stored]:
-        return await self._reading().read(reader.held_by, holder, limit)
+    async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
+        return await self._reading().read(reader.held_by, holder, limit, but)
 
     async def weight(self, tenant: str, queue: str) -> int:
         return await self._reading().read(reader.weight, tenant, queue)

@@ -15,6 +15,7 @@ from detent.stores.api import Stepped
 from detent.stores.births import Birth
 from detent.stores.sqlite.bearing import alone
 from detent.stores.sqlite.faults import broken, is_fatal, is_ours, translated
+from detent.stores.sqlite.growing import Growth
 from detent.stores.sqlite.operations import Answer, Operation, Waited, deliver
 from detent.stores.sqlite.pen import Pen
 from detent.stores.sqlite.sleeping import Sleep
@@ -45,11 +46,13 @@ class Writer:
         turns: Turns,
         sleep: Sleep,
         on_change: Callable[[], None],
+        growth: Growth,
     ) -> None:
         self._connection = connection
         self._turns = turns
         self._sleep = sleep
         self._on_change = on_change
+        self._growth = growth
         self._queue: deque[Operation | Waited] = deque()
         # A signal may come while it is held, and who answers it may want to write as well.
         self._putting = threading.RLock()
@@ -147,6 +150,7 @@ class Writer:
         while self._has_work():
             if self._queue:
                 self._serve()
+                self._growth.look()
             self._look_around()
 
     def _has_work(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from detent.complaining import Complaint
 from detent.engine.engine import Engine
 from detent.errors import StoreError
 
@@ -68,12 +69,13 @@ class Service:
         self._tasks.append(asyncio.create_task(self._kept(name, work)))
 
     async def _kept(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        complaint = Complaint(_log, f"{name} cannot go on")
         # Whoever is called off just when what it waits for comes may not hear of it.
         while not self._is_over:
             try:
                 await work()
             except StoreError as error:
-                _log.warning("%s: %s", name, error.message)
+                complaint.say(error.message)
             except Exception:
                 _log.exception("%s has failed and goes on in a moment", name)
             if not self._is_over:

@@ -161,6 +161,7 @@ SELECT pos, leaf FROM detent.leaves WHERE pos > $after::bigint ORDER BY pos LIMI
 
 -- name: held_by
 SELECT s.* FROM detent.stored AS s WHERE s.holder = $holder AND s.lease IS NOT NULL
+AND s.lease <> ALL ($but::text[])
 ORDER BY s.tenant, s.id LIMIT $most::bigint
 
 -- name: weight

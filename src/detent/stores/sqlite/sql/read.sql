@@ -87,7 +87,8 @@ WHERE t.tenant = :tenant AND t.id < :below
 ORDER BY t.id DESC LIMIT :limit
 
 -- name: held_by
-SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL ORDER BY tenant, id LIMIT ?
+SELECT seq FROM detent_jobs WHERE holder = ? AND lease IS NOT NULL
+AND lease NOT IN (SELECT value FROM json_each(?)) ORDER BY tenant, id LIMIT ?
 
 -- name: counts
 SELECT tenant, queue, state, count FROM detent_counters

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from detent.runtime.complaining import AGAIN_S, Complaint
+from detent.complaining import AGAIN_S, Complaint
 
 LOG = logging.getLogger("tests.complaining")
 
@@ -24,7 +24,9 @@ def test_what_fails_every_second_is_said_every_minute(caplog: pytest.LogCaptureF
     complaint.say("full")
     again = "the beat fails, and is tried again: "
     expected = [*["the disk is full"] * 3, "it is away", "full", None, "full"]
-    assert caplog.messages == [again + why if why else "the beat fails no more" for why in expected]
+    assert caplog.messages == [
+        again + why if why else "the beat fails: that is over" for why in expected
+    ]
 
 
 def test_what_fails_after_a_while_has_begun_anew(caplog: pytest.LogCaptureFixture) -> None:

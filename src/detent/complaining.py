@@ -41,5 +41,5 @@ class Complaint:
     def end(self) -> None:
         """It went well; if it did not before, that is worth a line."""
         if self._why is not None:
-            self._log.info("%s no more", self._what)
+            self._log.info("%s: that is over", self._what)
         self._why = None

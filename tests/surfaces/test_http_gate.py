@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from detent import stores
@@ -68,6 +70,19 @@ def test_without_a_key_nobody_gets_in_but_probes_do(guarded: Running) -> None:
     for path in ("/livez", "/readyz", "/ojs/v1/health", "/ojs/manifest"):
         assert client.get(path).status == 200
     client.close()
+
+
+def test_the_bare_address_tells_what_is_there(guarded: Running) -> None:
+    place = f"http://127.0.0.1:{guarded.port}"
+    door = httpx.get(f"{place}/")
+    assert (door.status_code, door.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    named = re.findall(r"(?<!\S)/[a-z/1.]+[a-z1]", door.text)
+    routes = [route.path for route in guarded.app.routes]
+    assert len(named) > 8
+    assert [one for one in named if not any(path.startswith(one) for path in routes)] == []
+    lost = httpx.get(f"{place}/nowhere")
+    assert lost.status_code == 404
+    assert lost.json()["error"]["hint"] == "GET / tells what is served here"
 
 
 @pytest.mark.parametrize("text", ["dtk_x_y", "nothing", "dtk_", "", "dtk_00_é"])

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack, cast
 from detent.app.asking import Call, conn_of, need_calls
 from detent.app.checking import need
 from detent.app.connection import Connection
+from detent.app.elsewhere import APP_WORDS, Hinting
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
@@ -51,7 +52,7 @@ B = TypeVar("B", bound=Around[Context])
 F = TypeVar("F", bound=Callable[[Event], Any])
 
 
-class Detent:
+class Detent(Hinting):
     """Jobs, and the store they are kept in.
 
     Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
@@ -60,6 +61,8 @@ class Detent:
     who enqueued and cancelled. Options are those of every job that has no other word. Nothing is
     opened before it is needed.
     """
+
+    words = APP_WORDS
 
     def __init__(
         self,

@@ -190,8 +190,10 @@ def test_keys_are_kept_as_digests(url: str) -> None:
 
 def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) -> None:
     client = caller(guarded, key(url, Scope.READ))
-    client.get("/queues", Host="evil.example").error(421, "misdirected_request")
-    client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
+    told = client.get("/queues", Host="evil.example").error(421, "misdirected_request")
+    assert "--allow-host" in told["hint"]
+    told = client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
+    assert "--allow-origin" in told["hint"]
     client.get("/queues", Origin=f"http://127.0.0.1:{guarded.port}").ok()
     client.get("/queues", Host="[::1").error(421, "misdirected_request")
     client.get("/queues", Origin="http://[::1").error(403, "forbidden")

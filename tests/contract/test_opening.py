@@ -138,6 +138,15 @@ def test_a_file_without_a_scheme_is_told_its_address() -> None:
         stores.open(Path("jobs.db"))  # type: ignore[arg-type]
 
 
+def test_three_slashes_are_no_way_to_say_here() -> None:
+    """In SQLAlchemy and Django they are."""
+    here, there = "sqlite:nobodys-detent.db", "sqlite:////nobodys-detent.db"
+    with pytest.raises(BadUrl, match=f"write {here} for this one, or {there} for that one"):
+        stores.open("sqlite:///nobodys-detent.db")
+    assert stores.file_of(there) == Path("//nobodys-detent.db")
+    assert stores.file_of("sqlite:/nobodys-detent.db") == Path("/nobodys-detent.db")
+
+
 def test_a_store_in_memory_has_no_path() -> None:
     with pytest.raises(BadUrl):
         stores.open("memory:///x")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -118,6 +119,19 @@ def test_words_of_other_systems_are_answered_with_ours(app: Detent) -> None:
         with pytest.raises(AttributeError, match=ours):
             getattr(owner, word)
         assert not hasattr(owner, word)
+
+
+def test_an_id_may_be_a_uuid_and_nothing_else_but_a_text(app: Detent) -> None:
+    handle = app.job(add).enqueue(1)
+    assert app.handle(UUID(handle.id)) == handle
+    for wrong in (handle, 5, None):
+        with pytest.raises(BadOption, match=r"id is a text, as handle\.id has it"):
+            app.handle(wrong)  # type: ignore[arg-type]
+
+
+def test_options_of_others_beside_the_arguments_are_shown_their_place_too(app: Detent) -> None:
+    with pytest.raises(BadArguments, match=r"add\.using\(delay=\.\.\.\)\.enqueue"):
+        app.job(add).enqueue(1, countdown=5)  # type: ignore[call-arg]
 
 
 def test_bytes_that_would_arrive_as_a_text_are_refused(app: Detent) -> None:
@@ -269,6 +283,8 @@ def test_a_context_takes_what_it_can_and_says_what_it_cannot(app: Detent) -> Non
         ctx.log(ValueError("odd"))
         ctx.progress(50, 5)  # type: ignore[arg-type]
         ctx.save("text")
+        with pytest.raises(BadOption, match="Progress is a number from 0 to 100, not 'half'"):
+            ctx.progress("half")  # type: ignore[arg-type]
         with pytest.raises(BadArguments) as refused:
             ctx.enqueue(add)  # type: ignore[arg-type]
         with pytest.raises(BadResult) as unread:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from detent.cli import importing
+from detent.errors import AppBroken, AppNotFound
 
 _APP = "from detent import Detent\napp = Detent()\n"
 _JOB = "@app.job\ndef hi() -> int:\n    return 1\n"
@@ -37,13 +38,11 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def said_about(text: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+def said_about(text: str, caplog: pytest.LogCaptureFixture, name: str = "shop.py") -> list[str]:
     """What is told about this program."""
-    caplog.clear()
-    path = Path("shop.py")
+    path = Path(name)
     path.write_text(text)
     importing.imported(str(path)).close()
-    sys.modules.pop("shop", None)
     return [record.getMessage() for record in caplog.records]
 
 
@@ -54,6 +53,21 @@ def test_a_program_with_jobs_is_good(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_program_without_jobs_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     [told] = said_about(_APP, caplog)
     assert "shop.py declares no jobs" in told
+
+
+def test_a_program_that_hides_a_module_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    [told] = said_about(_APP + _JOB, caplog, "this.py")
+    assert "this.py is called like a module of Python" in told
+    Path("detent.py").write_text(_APP)
+    with pytest.raises(AppNotFound, match="rename it"):
+        importing.imported("detent.py")
+
+
+def test_a_part_of_a_package_is_named_as_a_module() -> None:
+    Path("pkg").mkdir()
+    Path("pkg/jobs.py").write_text(f"from .more import more\n{_APP}")
+    with pytest.raises(AppBroken, match=r"from the folder above: pkg\.jobs:app"):
+        importing.imported("pkg/jobs.py:app")
 
 
 def test_what_every_worker_would_do_again_is_told(caplog: pytest.LogCaptureFixture) -> None:

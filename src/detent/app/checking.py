@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
 from detent.runtime.outcomes import us_of
 
-__all__ = ["is_names", "is_span", "is_whole", "need", "need_kinds"]
+__all__ = ["id_of", "is_names", "is_span", "is_whole", "need", "need_kinds"]
 
 _SHOWN_CHARS_MAX: Final = 60
 
@@ -20,6 +21,12 @@ def need(option: str, value: Any, is_right: bool, what: str) -> None:
     if not is_right:
         shown = repr(value)[:_SHOWN_CHARS_MAX]
         raise BadOption(f"{option} is {what}, not {shown}", option=option, value=shown)
+
+
+def id_of(given: str | UUID) -> str:
+    """An id as the store has it, also if a database or a framework has made a UUID of it."""
+    need("id", given, isinstance(given, str | UUID), "a text, as handle.id has it")
+    return str(given)
 
 
 def is_whole(value: object, least: int | None = None) -> bool:

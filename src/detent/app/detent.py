@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, cast
+from uuid import UUID
 
 from detent.app.asking import Call, conn_of, need_calls
-from detent.app.checking import need
+from detent.app.checking import id_of, need
 from detent.app.connection import Connection
 from detent.app.elsewhere import APP_WORDS, Hinting
 from detent.app.handle import Handle
@@ -224,13 +225,13 @@ class Detent(Hinting):
     pause, apause = blocking(_pause), awaiting(_pause)
     resume, aresume = blocking(_resume), awaiting(_resume)
 
-    def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
+    def handle(self, id: str | UUID, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
-        return Handle(self, id, tenant, is_new=False)
+        return Handle(self, id_of(id), tenant, is_new=False)
 
-    def workflow(self, id: str, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
+    def workflow(self, id: str | UUID, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
         """The workflow of this id, whether it is there or not."""
-        return WorkflowHandle(self, id, tenant, is_new=False)
+        return WorkflowHandle(self, id_of(id), tenant, is_new=False)
 
     def start(
         self,

@@ -22,6 +22,7 @@ from detent.app.elsewhere import JOB_WORDS, Hinting
 from detent.app.handle import Handle
 from detent.app.options import (
     DECLARED,
+    ELSEWHERE,
     OPTIONS,
     CallOptions,
     JobOptions,
@@ -171,7 +172,8 @@ class Declare:
 
 def _hinted(error: BadArguments, signature: Signature, kwargs: Mapping[str, Any]) -> BadArguments:
     """The same, and what was probably meant by whoever is used to something else."""
-    options = [name for name in kwargs if name in OPTIONS and not signature.takes(name)]
+    ours = {name: name for name in OPTIONS} | ELSEWHERE
+    options = [ours[name] for name in kwargs if name in ours and not signature.takes(name)]
     first = next(iter(inspect.signature(signature.function).parameters), "")
     if error.fields["path"] not in ("", "self", "cls"):
         return error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
+from pathlib import Path
 from typing import Final
 
 from detent.app.detent import Detent
@@ -26,6 +28,9 @@ def imported(program: str) -> Detent:
         app = load(program)
     finally:
         slow.cancel()
+    if Path(program.partition(":")[0]).stem in sys.stdlib_module_names:
+        why = "%s is called like a module of Python: whoever imports that gets yours; rename it"
+        _log.warning(why, program)
     if app.connection.ready is not None:
         why = "%s used its store while it was imported, and so does every worker that starts: %s"
         _log.warning(why, program, _BELOW)

@@ -180,7 +180,8 @@ def _errors(failures: Sequence[Failure]) -> list[tuple[str, str]]:
     """One line for each, under one name."""
     told = []
     for one in failures:
-        what = one.message if one.type in ("", one.code) else f"{one.type}: {one.message}"
+        # Only what a handler raised has a class to tell; what happened to it has told all.
+        what = f"{one.type}: {one.message}" if one.type and one.backtrace else one.message
         told.append(f"attempt {one.attempt}: {one.code} {what}")
     return list(zip_longest(("errors",), told, fillvalue="")) if told else []
 

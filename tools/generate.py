@@ -1,4 +1,4 @@
-"""Writes the reference pages and pictures from the lifecycle tables.
+"""Writes the reference pages and pictures from the lifecycle tables and the errors.
 
 python -m tools.generate            write what is missing or stale
 python -m tools.generate --check    change nothing, name what is stale, exit 1 if anything is
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from detent.lifecycle import MACHINES
 from detent.lifecycle.diagram import to_svg
+from tools.error_page import error_page
 from tools.machine_pages import machine_page
 from tools.markdown import GENERATED
 from tools.profile_page import profile_page
@@ -45,6 +46,7 @@ def generated() -> dict[str, str]:
         **{f"{_PAGES}/{name}.md": machine_page(one) for name, one in MACHINES.items()},
         f"{_PAGES}/profiles.md": profile_page(),
         f"{_PAGES}/views.md": view_page(),
+        "docs/reference/errors.md": error_page(),
         **{f"{_PICTURES}/{name}.svg": _picture(name) for name in MACHINES},
     }
 

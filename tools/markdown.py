@@ -9,9 +9,9 @@ __all__ = ["GENERATED", "code", "codes", "grid", "page", "section"]
 GENERATED = "Written by `make generate` from the tables in detent.lifecycle. Do not edit it."
 
 
-def page(title: str, *blocks: str) -> str:
+def page(title: str, *blocks: str, mark: str = GENERATED) -> str:
     """A whole page, marked as generated."""
-    return "\n".join([f"<!-- {GENERATED} -->\n", f"# {title}\n", *blocks])
+    return "\n".join([f"<!-- {mark} -->\n", f"# {title}\n", *blocks])
 
 
 def section(title: str, *blocks: str, level: int = 2) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -91,11 +92,58 @@ def test_an_object_that_can_be_called_is_a_job_too(app: Detent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "words"), [("send", r"name='send'"), (5, "no function"), (dict, "no signature")]
+    ("function", "words"),
+    [
+        ("send", r"name='send'"),
+        (5, "no function"),
+        (dict, "no signature"),
+        (Adder, "is a class"),
+        (classmethod(add), "make it a staticmethod"),  # type: ignore[arg-type]
+        (lambda: 1, "give its jobs one with name="),
+    ],
 )
 def test_what_cannot_be_a_job_is_refused(app: Detent, function: Any, words: str) -> None:
     with pytest.raises(BadSignature, match=words):
         app.job(function)
+
+
+def test_words_of_other_systems_are_answered_with_ours(app: Detent) -> None:
+    job = app.job(add)
+    for owner, word, ours in (
+        (job, "delay", r"here it is job\.enqueue\(\.\.\.\)"),
+        (job, "apply_async", r"job\.using"),
+        (app, "task", "@app.job"),
+        (app, "enqueue", "@app.job, and job.enqueue"),
+        (app, "nothing_like_that", "no attribute 'nothing_like_that'"),
+    ):
+        with pytest.raises(AttributeError, match=ours):
+            getattr(owner, word)
+        assert not hasattr(owner, word)
+
+
+def test_an_id_may_be_a_uuid_and_nothing_else_but_a_text(app: Detent) -> None:
+    handle = app.job(add).enqueue(1)
+    assert app.handle(UUID(handle.id)) == handle
+    for wrong in (handle, 5, None):
+        with pytest.raises(BadOption, match=r"id is a text, as handle\.id has it"):
+            app.handle(wrong)  # type: ignore[arg-type]
+
+
+def test_options_of_others_beside_the_arguments_are_shown_their_place_too(app: Detent) -> None:
+    with pytest.raises(BadArguments, match=r"add\.using\(delay=\.\.\.\)\.enqueue"):
+        app.job(add).enqueue(1, countdown=5)  # type: ignore[call-arg]
+
+
+def test_bytes_that_would_arrive_as_a_text_are_refused(app: Detent) -> None:
+    def kept(data: bytes) -> int:
+        return data[0]
+
+    def loose(data):  # type: ignore[no-untyped-def]
+        return data
+
+    assert told(app, kept, b"\xff") == 255
+    with pytest.raises(BadArguments, match="say data: bytes"):
+        app.job(loose).enqueue(b"\xff")
 
 
 def test_a_job_is_no_function_of_another(app: Detent) -> None:
@@ -211,6 +259,8 @@ def test_a_context_without_its_type_is_no_context(app: Detent) -> None:
 
 
 def test_a_method_has_nobody_to_be_called_on(app: Detent) -> None:
+    with pytest.raises(BadArguments, match=r"written as JSON.*has nobody to be called on"):
+        app.job(name="on")(Adder.method).enqueue(Adder(), 1)
     with pytest.raises(BadArguments, match="a job is a function"):
         app.job(Adder.method).enqueue(1)  # type: ignore[call-arg, arg-type]
 
@@ -233,6 +283,8 @@ def test_a_context_takes_what_it_can_and_says_what_it_cannot(app: Detent) -> Non
         ctx.log(ValueError("odd"))
         ctx.progress(50, 5)  # type: ignore[arg-type]
         ctx.save("text")
+        with pytest.raises(BadOption, match="Progress is a number from 0 to 100, not 'half'"):
+            ctx.progress("half")  # type: ignore[arg-type]
         with pytest.raises(BadArguments) as refused:
             ctx.enqueue(add)  # type: ignore[arg-type]
         with pytest.raises(BadResult) as unread:

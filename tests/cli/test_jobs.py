@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent import stores
+from detent import Detent, stores
 from detent.cli.places import need_tables, os_user
 from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
@@ -111,6 +112,25 @@ def test_a_failed_job_shows_its_errors(desk: Desk) -> None:
     assert (error["code"], error["message"]) == ("boom", "it broke")
     assert "(exhausted). [boom] it broke" in desk.said("jobs", "why", job)
     assert desk.data("jobs", "why", job)["ending"]["cause"] == "exhausted"
+
+
+def test_a_failed_job_shows_where_it_went_wrong(tmp_path: Path) -> None:
+    with Detent(f"sqlite:{tmp_path}/shop.db") as app:
+
+        @app.job
+        def ship() -> None:
+            raise ValueError("no \u202e address")
+
+        handle = ship.enqueue()
+        app.drain()
+        handle.run_now("now")
+        app.drain()
+    said = detent("jobs", "show", handle.id, "--store", f"sqlite:{tmp_path}/shop.db").said
+    wrong = r"handler_error ValueError: no \\u202e address\n"
+    assert re.search(rf"\nerrors +attempt 1: {wrong} +attempt 2: {wrong}", said)
+    told = said.partition("\nThe traceback of attempt 2:\n")[2]
+    assert told.startswith("Traceback (most recent call last):\n")
+    assert told.endswith("\nValueError: no \\u202e address\n")
 
 
 def test_a_history_says_when_what_who_and_why(desk: Desk) -> None:

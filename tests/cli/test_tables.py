@@ -36,7 +36,7 @@ def test_a_table_is_shown_as_soon_as_it_fits(width: int, monkeypatch: pytest.Mon
     assert ("╭" in shown(width, monkeypatch)) is (width >= LEAST)
 
 
-def test_a_list_has_one_cell_under_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_has_one_cell_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(30, monkeypatch) == (
         "state: scheduled\n"
         "  meaning: It waits for a time\n"
@@ -48,6 +48,19 @@ def test_a_list_has_one_cell_under_the_other(monkeypatch: pytest.MonkeyPatch) ->
         "  next: pending,\n"
         "    a_very_long_state\n"
     )
+
+
+def test_a_list_leaves_out_what_is_empty_and_fills_its_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    rows = [(Text("x" * 20), Text(""), Text("why")), (Text("y"), Text("c"), Text("z" * 30))]
+    told = render(rows_for(30, ("id", "b", "a"), rows), plain=False)
+    assert told == f"id: {'x' * 20}\n  a: why\nid: y  b: c\n  a:\n    {'z' * 30}\n"
+
+
+def test_a_table_does_without_a_frame_before_it_is_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(LEAST - 5, monkeypatch).splitlines()[0].split() == list(HEAD)
 
 
 def test_plain_rows_are_never_folded() -> None:

@@ -117,6 +117,7 @@ def test_calls_under_way_at_closing_are_answered_or_refused(
         ("Memory:", "memory"),
         ("mem:", "memory"),
         ("kafka://host", None),
+        ("mysql://host", None),
         ("memory", "memory"),
         ("", None),
         ("/var/lib/detent.db", None),
@@ -128,6 +129,22 @@ def test_an_address_that_names_no_store_is_refused_with_a_hint(url: str, near: s
     assert refused.value.code == "bad_url"
     assert refused.value.fields["near"] == near
     assert near is None or f"Did you mean {near}:" in refused.value.message
+
+
+def test_a_file_without_a_scheme_is_told_its_address() -> None:
+    with pytest.raises(BadUrl, match=r"Did you mean sqlite:jobs\.db\?"):
+        stores.open("jobs.db")
+    with pytest.raises(BadUrl, match=r"a text like 'sqlite:jobs\.db', not a PosixPath"):
+        stores.open(Path("jobs.db"))  # type: ignore[arg-type]
+
+
+def test_three_slashes_are_no_way_to_say_here() -> None:
+    """In SQLAlchemy and Django they are."""
+    here, there = "sqlite:nobodys-detent.db", "sqlite:////nobodys-detent.db"
+    with pytest.raises(BadUrl, match=f"write {here} for this one, or {there} for that one"):
+        stores.open("sqlite:///nobodys-detent.db")
+    assert stores.file_of(there) == Path("//nobodys-detent.db")
+    assert stores.file_of("sqlite:/nobodys-detent.db") == Path("/nobodys-detent.db")
 
 
 def test_a_store_in_memory_has_no_path() -> None:

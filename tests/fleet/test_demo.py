@@ -36,6 +36,9 @@ def test_the_demo_tells_of_a_crash_and_of_the_recovery(tmp_path: Path) -> None:
     assert "it is cancelled" in told
     assert re.search(r"lose +-> retryable +by system: worker \S+ \(pid \d+ on .*signal 9", told)
     assert "report wrote 12 pages, across the crash" in told
+    before, _, after = told.partition(" lose ")
+    assert (before.count("checkpointed"), after.count("checkpointed")) in ((3, 9), (4, 8), (5, 7))
+    assert re.search(r"served at http://[\d.:]+/api/jobs meanwhile", told)
     assert "nothing is wrong" in told
     assert list(tmp_path.iterdir()) == []
 

@@ -82,6 +82,7 @@ def test_a_newcomer_sees_a_job_survive_its_worker(tmp_path: Path) -> None:
             shown = terminal.type(ask)
             assert f"(pid {pid} on " in shown
             assert "was ended by signal 9" in shown
+            assert "attempt 1: lease_lost worker " in shown
             assert "all is well" in terminal.type("detent verify")
         finally:
             fleet.send_signal(signal.SIGINT)

@@ -291,6 +291,18 @@ def test_words_of_the_address_that_mean_nothing_are_refused(more: str) -> None:
         stores.open(f"postgresql://host/name?{more}")
 
 
+@pytest.mark.parametrize("place", ["u:se@cret@h", "u:se#cret@h", "u:se/cret@h", "h:x", "h:99999"])
+def test_a_password_with_signs_of_its_own_is_told_how_to_write_them(place: str) -> None:
+    with pytest.raises(BadUrl, match="write @ as %40") as refused:
+        stores.open(f"postgresql://{place}/name")
+    assert "cret" not in str(refused.value.fields) + refused.value.message
+
+
+@pytest.mark.parametrize("place", ["u:s%40@h:1", "[::1]:5432", "[::1]", "a:1,b:2", "u:p:q@h", ""])
+def test_hosts_and_ports_of_every_kind_are_taken(place: str) -> None:
+    stores.open(f"postgresql://{place}/name")
+
+
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql+psycopg", "postgresql+asyncpg"])
 def test_the_addresses_of_hosts_and_of_sqlalchemy_are_taken_as_they_are(
     url: str, scheme: str

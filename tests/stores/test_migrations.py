@@ -84,3 +84,7 @@ def test_tables_that_lack_something_are_behind() -> None:
     with pytest.raises(SchemaBehind) as refused:
         need_all([EXPAND, MORE], TableVersion(1, 1))
     assert refused.value.fields == {"version": 1, "known": 2}
+    # Without its address another store would be made, and all would look well.
+    assert "detent migrate --store URL" in refused.value.message
+    with pytest.raises(SchemaBehind, match="no tables of Detent yet"):
+        need_all([EXPAND], TableVersion(0, 0))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from detent.engine.access import OPEN_TO_ALL, Scope
@@ -55,6 +57,19 @@ def test_without_a_key_nobody_gets_in_but_probes_do(guarded: Running) -> None:
     for path in ("/livez", "/readyz", "/ojs/v1/health", "/ojs/manifest"):
         assert client.get(path).status == 200
     client.close()
+
+
+def test_the_bare_address_tells_what_is_there(guarded: Running) -> None:
+    place = f"http://127.0.0.1:{guarded.port}"
+    door = httpx.get(f"{place}/")
+    assert (door.status_code, door.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    named = re.findall(r"(?<!\S)/[a-z/1.]+[a-z1]", door.text)
+    routes = [route.path for route in guarded.app.routes]
+    assert len(named) > 8
+    assert [one for one in named if not any(path.startswith(one) for path in routes)] == []
+    lost = httpx.get(f"{place}/nowhere")
+    assert lost.status_code == 404
+    assert lost.json()["error"]["hint"] == "GET / tells what is served here"
 
 
 @pytest.mark.parametrize("text", ["dtk_x_y", "nothing", "dtk_", "", "dtk_00_é"])
@@ -162,8 +177,10 @@ def test_keys_are_kept_as_digests(url: str) -> None:
 
 def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) -> None:
     client = caller(guarded, key(url, Scope.READ))
-    client.get("/queues", Host="evil.example").error(421, "misdirected_request")
-    client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
+    told = client.get("/queues", Host="evil.example").error(421, "misdirected_request")
+    assert "--allow-host" in told["hint"]
+    told = client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
+    assert "--allow-origin" in told["hint"]
     client.get("/queues", Origin=f"http://127.0.0.1:{guarded.port}").ok()
     client.get("/queues", Host="[::1").error(421, "misdirected_request")
     client.get("/queues", Origin="http://[::1").error(403, "forbidden")

@@ -118,15 +118,20 @@ def test_it_says_why_it_does_not_start(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/detent.db"
     _run("migrate", "--store", url)
     refused = _run("serve", "--store", url, "--host", "0.0.0.0")  # noqa: S104 - it is refused
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "no API keys" in refused.stderr
     test = _run("serve", "--store", url, "--host", "0.0.0.0", "--test-mode")  # noqa: S104
     assert "Test mode" in test.stderr
+    program = tmp_path / "shop.py"
+    program.write_text(f"from detent import Detent\napp = Detent({url!r})\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         late = _run("serve", "--store", url, "--port", str(taken.getsockname()[1]))
-    assert late.returncode == 2
-    assert "address already in use" in late.stderr
-    assert "Traceback" not in late.stderr
+        up = _run("up", str(program), "--port", str(taken.getsockname()[1]))
+    for one in (late, up):
+        assert (one.returncode, one.stderr.count("\n")) == (2, 1), one.stderr
+        assert "choose another port with --port [cannot_listen]" in one.stderr
+    named = _run("up", str(program), "--host", "nowhere.invalid")
+    assert "nowhere.invalid is no address of this machine" in named.stderr
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from detent import errors
 from detent.lifecycle import MACHINES
 from tests.tidy.tree import ROOT
 from tools.generate import generated, main, stale
@@ -85,7 +86,15 @@ def test_a_page_that_is_no_longer_generated_is_stale_and_removed(
 
 
 def test_every_file_says_that_it_is_generated(texts: dict[str, str]) -> None:
-    assert all(GENERATED in text for text in texts.values())
+    assert all("Written by `make generate`" in text for text in texts.values())
+
+
+def test_every_error_is_told_of(texts: dict[str, str]) -> None:
+    found = [getattr(errors, name) for name in errors.__all__]
+    codes = [one.code for one in found if issubclass(one, errors.DetentError)]
+    assert len(codes) > 90
+    page = texts["docs/reference/errors.md"]
+    assert [code for code in codes if f"| `{code}` |" not in page] == []
 
 
 @pytest.mark.parametrize("name", MACHINES)

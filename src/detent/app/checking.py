@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from detent.errors import BadOption
 from detent.lifecycle.profile import SPAN_US_MAX
@@ -18,6 +19,12 @@ def need(option: str, value: Any, is_right: bool, what: str) -> None:
     if not is_right:
         shown = repr(value)[:_SHOWN_CHARS_MAX]
         raise BadOption(f"{option} is {what}, not {shown}", option=option, value=shown)
+
+
+def id_of(given: str | UUID) -> str:
+    """An id as the store has it, also if a database or a framework has made a UUID of it."""
+    need("id", given, isinstance(given, str | UUID), "a text, as handle.id has it")
+    return str(given)
 
 
 def is_whole(value: object, least: int | None = None) -> bool:

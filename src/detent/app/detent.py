@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack, cast
+from uuid import UUID
 
 from detent.app.asking import Call, conn_of, need_calls
-from detent.app.checking import need
+from detent.app.checking import id_of, need
 from detent.app.connection import Connection
+from detent.app.elsewhere import APP_WORDS, Hinting
 from detent.app.fast_path import aplaced, placed
 from detent.app.handle import Handle
 from detent.app.inside import aenqueue_inside, enqueue_inside
@@ -48,7 +50,7 @@ B = TypeVar("B", bound=Around[Context])
 F = TypeVar("F", bound=Callable[[Event], Any])
 
 
-class Detent:
+class Detent(Hinting):
     """Jobs, and the store they are kept in.
 
     Without an address it is that of `DETENT_STORE`, `DETENT_URL` or `DATABASE_URL`, else the file
@@ -57,6 +59,8 @@ class Detent:
     who enqueued and cancelled. Options are those of every job that has no other word. Nothing is
     opened before it is needed.
     """
+
+    words = APP_WORDS
 
     def __init__(
         self,
@@ -218,13 +222,13 @@ class Detent:
     pause, apause = blocking(_pause), awaiting(_pause)
     resume, aresume = blocking(_resume), awaiting(_resume)
 
-    def handle(self, id: str, tenant: str = "") -> Handle[Any]:  # noqa: A002
+    def handle(self, id: str | UUID, tenant: str = "") -> Handle[Any]:  # noqa: A002
         """The job of this id, whether it is there or not."""
-        return Handle(self, id, tenant, is_new=False)
+        return Handle(self, id_of(id), tenant, is_new=False)
 
-    def workflow(self, id: str, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
+    def workflow(self, id: str | UUID, tenant: str = "") -> WorkflowHandle[Any]:  # noqa: A002
         """The workflow of this id, whether it is there or not."""
-        return WorkflowHandle(self, id, tenant, is_new=False)
+        return WorkflowHandle(self, id_of(id), tenant, is_new=False)
 
     def start(
         self,

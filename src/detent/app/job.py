@@ -18,9 +18,11 @@ from typing import (
 )
 
 from detent.app.asking import Call, mould_of, need_calls
+from detent.app.elsewhere import JOB_WORDS, Hinting
 from detent.app.handle import Handle
 from detent.app.options import (
     DECLARED,
+    ELSEWHERE,
     OPTIONS,
     CallOptions,
     JobOptions,
@@ -43,16 +45,19 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
 T = TypeVar("T")
+_LAMBDA = "<lambda>"
 _WORTH_IT = 2
 """From the so manyth call on it pays to have decided for all of them."""
 
 
-class Job(Generic[P, R, Q, T]):
+class Job(Hinting, Generic[P, R, Q, T]):
     """A job type.
 
     Callers of `enqueue` give `P` and get a handle on an `R`; whoever calls the function itself
     gives `Q`, where its `Context` is, and gets `T`, which is a coroutine if it is asynchronous.
     """
+
+    words = JOB_WORDS
 
     def __init__(
         self, app: Detent, signature: Signature, options: CallOptions, conn: Any = None
@@ -165,9 +170,10 @@ class Declare:
 
 def _hinted(error: BadArguments, signature: Signature, kwargs: Mapping[str, Any]) -> BadArguments:
     """The same, and what was probably meant by whoever is used to something else."""
-    options = [name for name in kwargs if name in OPTIONS and not signature.takes(name)]
+    ours = {name: name for name in OPTIONS} | ELSEWHERE
+    options = [ours[name] for name in kwargs if name in ours and not signature.takes(name)]
     first = next(iter(inspect.signature(signature.function).parameters), "")
-    if error.fields["path"]:
+    if error.fields["path"] not in ("", "self", "cls"):
         return error
     if options:
         hint = f"options go before: {signature.name}.using({options[0]}=...).enqueue(...)"
@@ -187,9 +193,13 @@ def _name_of(function: object, name: str) -> str:
         why = f"{shown} is a job already: give it other options with using, or another function"
     elif isinstance(function, str):
         why = f"Options have names: @app.job(name={shown})"
+    elif isinstance(function, classmethod):
+        why = "A job is called on nobody, and a class method on its class: make it a staticmethod"
     elif not callable(function):
         why = f"{shown} is no function"
-    elif name or hasattr(function, "__name__"):
+    elif isinstance(function, type) and function.__module__ != "builtins":
+        why = f"{shown} is a class, and to call it makes an object: put @app.job above a function"
+    elif name or getattr(function, "__name__", _LAMBDA) != _LAMBDA:
         return name or str(getattr(function, "__name__", ""))
     else:
         why = f"{shown} has no name of its own: give its jobs one with name="

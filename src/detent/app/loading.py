@@ -15,6 +15,8 @@ from detent.app.detent import Detent
 from detent.errors import AppAmbiguous, AppBroken, AppError, AppMissing, AppNotFound
 
 _TRACEBACK_CHARS_MAX = 16_384
+_OURS = "detent"
+_ALONE = "attempted relative import with no known parent package"
 
 
 def load(reference: str) -> Detent:
@@ -35,6 +37,9 @@ def _from_file(reference: str, path: Path) -> ModuleType:
     if not path.is_file():
         why = f"There is no file {path}"
         raise AppNotFound(f"{why}: give the path of your program", reference=reference)
+    if path.stem == _OURS:
+        why = f"{path.name} hides the package {_OURS} from itself and from workers: rename it"
+        raise AppNotFound(why, reference=reference)
     _put_first(path.parent)
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
@@ -86,8 +91,19 @@ def _broken(reference: str, error: BaseException) -> AppError:
     """Without our own frames and those of the import system: the fault is in none of them."""
     told = traceback.TracebackException.from_exception(_without_ours(error))
     text = "".join(told.format())[-_TRACEBACK_CHARS_MAX:]
-    why = f"{reference} cannot be imported: {type(error).__name__}: {error}"
+    why = (
+        f"{reference} cannot be imported: {type(error).__name__}: {error}{_hint(reference, error)}"
+    )
     return AppBroken(f"{why}\n\n{text}", reference=reference, error=type(error).__name__)
+
+
+def _hint(reference: str, error: BaseException) -> str:
+    """A file that is part of a package must be named as that."""
+    if str(error) != _ALONE:
+        return ""
+    place, colon, name = reference.partition(":")
+    module = ".".join(Path(place).with_suffix("").parts)
+    return f". Name it as a module, from the folder above: {module}{colon}{name}"
 
 
 def _without_ours(error: BaseException) -> BaseException:

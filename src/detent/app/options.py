@@ -91,7 +91,7 @@ class UsingOptions(CallOptions, total=False):
     conn: Any
 
 
-_ELSEWHERE = {
+ELSEWHERE = {
     "countdown": "delay",
     "eta": "at",
     "max_retries": "retry",
@@ -115,7 +115,7 @@ def need_known(options: Mapping[str, Any], kind: type[Any] = JobOptions) -> None
     """
     known = kind.__annotations__.keys()
     for name in options.keys() - known:
-        near = [_ELSEWHERE.get(name, ""), *get_close_matches(name, known, n=1, cutoff=0.7)]
+        near = [ELSEWHERE.get(name, ""), *get_close_matches(name, known, n=1, cutoff=0.7)]
         meant = next((one for one in near if one in known), None)
         hint = f" Did you mean {meant}?" if meant else f" There are {', '.join(sorted(known))}."
         raise BadOption(f"No option is called {name!r}.{hint}", option=name)

@@ -19,6 +19,7 @@ from detent.surfaces.engines.surface import EnginesSurface
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.gate import LOOPBACK
+from detent.surfaces.http.listening import need_place
 from detent.surfaces.http.logs import log_to_stderr
 from detent.surfaces.http.server import Bind, need_guard, serve
 from detent.surfaces.http.service import Service
@@ -28,6 +29,19 @@ from detent.surfaces.rest.surface import RestSurface
 
 PATIENCE_S = 5.0
 """How long a request waits for a store that is away; then its sender may decide."""
+
+
+_FRONT = """\
+This is Detent. Programs talk to it here; people look at jobs with detent jobs list, detent jobs
+show ID and detent jobs why ID, on the machine of the store.
+
+/api/jobs   jobs for a web front end, newest first; /api/openapi.json has every path
+/ojs/v1     Open Job Spec; /ojs/v1/openapi.json has every path, /ojs/manifest what it can do
+/v1         Jobnik; /docs/api describes it
+/engine     Socket.IO, for engines that work is pushed to
+/metrics    counters for Prometheus; /livez and /readyz are for probes
+"""
+"""What a browser shows under the bare address. It tells nothing that a key is needed for."""
 
 
 def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
@@ -54,7 +68,7 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
     jobnik = JobnikSurface(service, settings)
     rest = RestSurface(service, settings, None if app is None else DeclaredActions(app))
     engines = EnginesSurface(service, settings, None if app is None else DeclaredTypes(app))
-    web = WebApp(service, [ojs, jobnik, rest, engines], settings)
+    web = WebApp(service, [ojs, jobnik, rest, engines], settings, _FRONT)
     web.metrics.add(engines.registry)
     return web
 
@@ -73,6 +87,7 @@ def serving(  # noqa: PLR0913 - what the command is told
     False if a second signal has cut short what was begun.
     """
     need_guard(bind, has_keys=is_guarded, test_mode=settings.test_mode)
+    need_place(bind.host, bind.port)
     log_to_stderr(as_json=json_logs)
     if bind.is_local:
         # A page of another site must not get here by a name that it has made up.

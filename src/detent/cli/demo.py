@@ -28,8 +28,11 @@ from detent.engine.telling import told_at
 from detent.engine.verify import Seen, Verification
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.worker.settings import Settings
+from detent.stores.api import Stored
 
 _PAGES: Final = 12
+_SAVED: Final = 3
+"""So many pages are there when its worker is killed: the next one is seen to go on from them."""
 _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.05
 Say = Callable[[str], None]
@@ -70,7 +73,7 @@ async def _run(orders: Orders, *, once: bool) -> int:
             if not await started(fleet, stack, signals):
                 return 0
             if orders.web is not None:
-                console.print(f"It is served at {orders.web.url}/ojs/v1/jobs meanwhile.")
+                console.print(f"It is served at {orders.web.url}/api/jobs meanwhile.")
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()
             with shown:
                 telling = asyncio.create_task(_Story(fleet, console.print).tell())
@@ -113,7 +116,7 @@ class _Story:
         await self._kill_worker_of(pages)
         await endless.acancel("the demo has seen enough")
         self._say(f"flaky returned {await mail.aresult(_PATIENCE_S)!r}.")
-        await self._until(endless, "cancelled")
+        await self._until(endless, lambda found: found.job.state == "cancelled")
         self._say("watch was asked to stop, and did: it is cancelled.")
         self._say(f"report wrote {await pages.aresult(_PATIENCE_S)} pages, across the crash.")
         await self._history(pages)
@@ -121,7 +124,7 @@ class _Story:
 
     async def _kill_worker_of(self, job: Handle[Any]) -> None:
         """As a bad deploy or the kernel would: without a word."""
-        holder = await self._until(job, "active")
+        holder = await self._until(job, lambda found: int(found.checkpoint or 0) >= _SAVED)
         slot = next(
             (one for one in self._fleet.snapshot().children if one.instance == holder), None
         )
@@ -129,15 +132,15 @@ class _Story:
             return
         with suppress(ProcessLookupError):
             os.kill(slot.pid, signal.SIGKILL)
-        self._say(f"kill -9 {slot.pid}: that was {slot.name}, which was running report.")
+        self._say(f"kill -9 {slot.pid}: that was {slot.name}, with page {_SAVED} of report saved.")
 
-    async def _until(self, job: Handle[Any], state: str) -> str | None:
-        """Wait for a job to be in that state; who holds it then."""
+    async def _until(self, job: Handle[Any], is_so: Callable[[Stored], bool]) -> str | None:
+        """Wait for that to be so about a job; who holds it then."""
         engine = await app.bridge.reach(app.engine())
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 [found] = await app.bridge.reach(_got(engine.store, job.id))
-                if found is not None and found.job.state == state:
+                if found is not None and is_so(found):
                     holder: str | None = found.job.holder
                     return holder
                 await asyncio.sleep(_LOOK_S)

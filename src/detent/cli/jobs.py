@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Annotated
 
 import msgspec
@@ -24,7 +25,7 @@ from detent.engine.secrets import redacted
 from detent.engine.telling import told_span
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import JobState
-from detent.stores.api import Key, Logged, Stored
+from detent.stores.api import Failure, Key, Logged, Stored
 from detent.stores.select import Filter, Page
 
 _FOLLOW_S = 0.25
@@ -151,7 +152,6 @@ def _row(stored: Stored, now: int) -> tuple[Text, ...]:
 
 def _story(shown: Shown) -> list[RenderableType]:
     stored, job, body = shown.stored, shown.stored.job, shown.stored.body
-    errors = [f"attempt {one.attempt}: {one.code} {one.message}" for one in stored.failures]
     about = facts(
         ("id", job.id),
         ("type", body.type),
@@ -168,9 +168,29 @@ def _story(shown: Shown) -> list[RenderableType]:
         ("meta", None if body.meta == "{}" else body.meta),
         ("progress", stored.note and f"{stored.note.percent} % {stored.note.text}"),
         ("result", stored.result),
-        ("errors", "; ".join(errors)),
+        *_errors(stored.failures),
     )
-    return [cell(shown.story.sentence), Text(), about, Text(), _stays(shown)]
+    story = [cell(shown.story.sentence), Text(), about, Text(), _stays(shown)]
+    return [*story, *_traceback(stored.failures)]
+
+
+def _errors(failures: Sequence[Failure]) -> list[tuple[str, str]]:
+    """One line for each, under one name."""
+    told = []
+    for one in failures:
+        # Only what a handler raised has a class to tell; what happened to it has told all.
+        what = f"{one.type}: {one.message}" if one.type and one.backtrace else one.message
+        told.append(f"attempt {one.attempt}: {one.code} {what}")
+    return list(zip_longest(("errors",), told, fillvalue="")) if told else []
+
+
+def _traceback(failures: Sequence[Failure]) -> list[RenderableType]:
+    """Where the last attempt that has one went wrong: the first thing that is looked for."""
+    for one in reversed(failures):
+        if one.backtrace:
+            lines = Text(harmless(one.backtrace.rstrip()))
+            return [Text(), Text(f"The traceback of attempt {one.attempt}:"), lines]
+    return []
 
 
 def _stays(shown: Shown) -> RenderableType:

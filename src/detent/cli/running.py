@@ -19,11 +19,11 @@ from detent.app.fleet.distant import DistantFleet
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
-from detent.app.loading import load
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.caring import Care
 from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
+from detent.cli.importing import imported
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.errors import UnsupportedStore
@@ -32,6 +32,7 @@ from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
+from detent.surfaces.http.listening import need_place
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
 
 _log = logging.getLogger("detent.fleet")
@@ -236,9 +237,11 @@ def _log_on(*, view: bool, as_json: bool) -> None:
 def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
     with errors_end():
         orders = told()
-        app = load(program)
+        app = imported(program)
         app.move_to(orders.told.url)
         _need_shared(app, orders)
+        if orders.web is not None:
+            need_place(orders.web.host, orders.web.port)
     with errors_end(lambda _: 1):
         code = asyncio.run(serve(app, orders, FleetView if view else None, reload=reload))
         app.close()

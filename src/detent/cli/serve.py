@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from detent.cli.bundles import Bundle, expanded
-from detent.cli.places import Place, asked, errors_end_the_command
+from detent.cli.output import errors_end
+from detent.cli.places import Place, asked
 from detent.engine.engine import Engine
 from detent.surfaces.http.logs import JSON_LOGS
 
@@ -125,7 +126,7 @@ def serve(  # noqa: PLR0913 - one parameter per option
         test_mode=test_mode,
     )
     bind = Bind(**door.told())
-    with errors_end_the_command():
+    with errors_end():
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)
         is_finished = serving(

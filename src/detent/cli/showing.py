@@ -17,7 +17,10 @@ from detent.engine.telling import told_at
 from detent.lifecycle import JOB, Machine
 from detent.lifecycle.diagram.palette import tone_of
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+"""What moves the cursor, ends a line, or turns the direction of what stands beside it."""
 
 
 def answer(place: Place, data: Any, *parts: RenderableType) -> None:
@@ -51,7 +54,7 @@ def cell(value: object) -> Text:
 
 def harmless(text: str) -> str:
     """Text that does nothing to a terminal: what jobs say may come from strangers."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def state_cell(state: str, machine: Machine = JOB) -> Text:

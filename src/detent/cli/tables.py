@@ -12,20 +12,24 @@ from rich.text import Text
 
 # What a frame takes: a space on both sides of each cell, a line between cells and at both ends.
 _PER_COLUMN, _AT_THE_END = 3, 1
+_GAP = "  "
 
 
 def rows_for(
     width: int | None, head: Sequence[str], rows: Sequence[Sequence[Text]]
 ) -> RenderableType:
-    """A table in a frame that fits the width, or a list if only broken words would fit.
+    """A table in a frame that fits the width; else one without; else a list: no word is broken.
 
     Without a width it is plain: no frame, and no row is ever folded.
     """
     if width is None:
-        return _table(head, rows, None)
+        return _table(head, rows, None, framed=False)
     room = width - _PER_COLUMN * len(head) - _AT_THE_END
-    widths = _fitted(head, rows, room)
-    return _listed(head, rows, width) if widths is None else _table(head, rows, widths)
+    if widths := _fitted(head, rows, room):
+        return _table(head, rows, widths, framed=True)
+    if widths := _fitted(head, rows, width - len(_GAP) * (len(head) - 1)):
+        return _table(head, rows, widths, framed=False)
+    return Group(*(line for row in rows for line in _listed(head, row, width)))
 
 
 def _fitted(head: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> list[int] | None:
@@ -42,10 +46,13 @@ def _fitted(head: Sequence[str], rows: Sequence[Sequence[Text]], room: int) -> l
 
 
 def _table(
-    head: Sequence[str], rows: Sequence[Sequence[Text]], widths: Sequence[int] | None
+    head: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    widths: Sequence[int] | None,
+    *,
+    framed: bool,
 ) -> Table:
-    plain = widths is None
-    table = Table(box=None if plain else box.ROUNDED, header_style="bold", pad_edge=not plain)
+    table = Table(box=box.ROUNDED if framed else None, header_style="bold", pad_edge=framed)
     for at, name in enumerate(head):
         table.add_column(name, width=None if widths is None else widths[at], overflow="fold")
     for row in rows:
@@ -53,18 +60,28 @@ def _table(
     return table
 
 
-def _listed(head: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> RenderableType:
-    """One cell under the other, each with the name of its column, between words only."""
+def _listed(head: Sequence[str], row: Sequence[Text], width: int) -> list[Text]:
+    """One cell after the other, each with the name of its column; empty ones are left out."""
     lines: list[Text] = []
-    for row in rows:
-        for at, (name, cell) in enumerate(zip(head, row, strict=True)):
-            text = textwrap.fill(
-                f"{name}: {cell.plain}",
-                width,
-                initial_indent="  " if at else "",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            lines.append(Text(text, style=cell.style, no_wrap=True, overflow="ignore"))
-    return Group(*lines)
+    for name, cell in zip(head, row, strict=True):
+        text = f"{name}: {cell.plain}"
+        if not cell.plain:
+            continue
+        if lines and len(lines[-1]) + len(_GAP) + len(text) <= width:
+            lines[-1].append(_GAP).append(text, style=cell.style)
+        else:
+            folded = _folded(text, width, _GAP if lines else "")
+            lines.append(Text("", no_wrap=True, overflow="ignore").append(folded, style=cell.style))
+    return lines
+
+
+def _folded(text: str, width: int, indent: str) -> str:
+    """On as many lines as it takes, between words only."""
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=_GAP * 2,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -60,9 +60,8 @@ def fields_of(expression: str) -> str:
     parts = text.upper().split()
     names = _FIELDS[-len(parts) :] if len(parts) in (5, 6) else ()
     if not names:
-        _refuse(
-            expression, "expression", f"{len(parts)} fields; cron has five, or six with seconds"
-        )
+        why = f"{len(parts)} fields; cron has five, or six with seconds"
+        _refuse(expression, "expression", f"{why}, and every five minutes is @every 5m")
     _need_no_weekday(expression, parts[-3])
     _check(expression, dict(zip(names, parts, strict=True)))
     return " ".join(parts)

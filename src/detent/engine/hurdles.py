@@ -30,6 +30,10 @@ _LATE_US = 2_000_000
 
 _QUIET = (WorkerState.SUSPENDED, WorkerState.STOPPING)
 """States in which a worker that is alive takes nothing in."""
+_START = {
+    "worker": "Start one with detent up or detent worker; who fetches over HTTP is not seen here.",
+    "engine": "Connect one to /engine.",
+}
 _NAMED = 3
 """How many workers are named; more are counted."""
 
@@ -213,7 +217,7 @@ def _worker(facts: Facts) -> Hurdle:
     if not alive:
         latest = max((row.alive_until for row in facts.workers), default=None)
         ago = "" if latest is None else f"; the last was heard of before {told_at(latest)}"
-        return _failed("worker", f"No {who} is alive{ago}. Workers over the wire do not register.")
+        return _failed("worker", f"No {who} is alive{ago}. {_START[who]}")
     taking = [row.id for row in alive if _takes(row, facts.stored)]
     if taking:
         return _passed("worker", f"{_some(taking)} would take it.")

@@ -44,6 +44,7 @@
     │   ├── NoSecretKey        no key to lock a secret with (set DETENT_SECRET_KEY)
     │   └── SecretUnreadable   a locked value that was changed, or whose key is not here
     ├── ProcessError           a process that cannot be started, or cannot be spoken to
+    │   ├── CannotListen       a server whose port is taken, or whose address is not of this machine
     │   ├── ChannelBroken      what came through a channel is no message, or too much
     │   ├── CommandNotFound    there is no such program, or no such working directory
     │   ├── CommandRefused     a file that may not be executed, or cannot be
@@ -186,6 +187,7 @@ from detent.errors.workers import (
     BadJournal,
     BadRoute,
     BadSpec,
+    CannotListen,
     ChannelBroken,
     CommandNotFound,
     CommandRefused,
@@ -235,6 +237,7 @@ __all__ = [
     "BadUrl",
     "BadWebhook",
     "BatchTooLarge",
+    "CannotListen",
     "ChannelBroken",
     "ClockAhead",
     "CommandNotFound",

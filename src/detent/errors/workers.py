@@ -1,4 +1,4 @@
-"""What is wrong with workers, their processes and their supervisors."""
+"""What is wrong with workers and servers, their processes and their supervisors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ class ChannelBroken(ProcessError):
     """The channel to a process is closed: by its end, or because of what came through it."""
 
     code = "channel_broken"
+
+
+class CannotListen(ProcessError):
+    """A server cannot listen there: the port is taken, or the address is not of this machine."""
+
+    code = "cannot_listen"
 
 
 class CommandNotFound(ProcessError):

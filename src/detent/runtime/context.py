@@ -237,8 +237,8 @@ class Context:
 
     def progress(self, percent: float, text: str = "") -> None:
         """How far it is, from 0 to 100; the newest word counts."""
-        if not 0 <= percent <= PERCENT_MAX:
-            why = f"Progress is from 0 to {PERCENT_MAX} percent, not {percent}"
+        if not _is_percent(percent):
+            why = f"Progress is a number from 0 to {PERCENT_MAX}, not {percent!r:.60}"
             raise BadOption(why, option="percent", value=percent)
         line = self.heard.kept(str(text), limits.LINE_CHARS_MAX)
         self.heard.noted(Note(self.now(), self.attempt, int(percent), line))
@@ -389,3 +389,7 @@ class Context:
             Reader(Any).read(one.result or "null") if known is None else known.result(one.result)
         )
         return Ending(one.job_id, one.type, one.state, value)
+
+
+def _is_percent(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= PERCENT_MAX

@@ -136,7 +136,7 @@ def _why_not(value: Any) -> str:
     if inspect.iscoroutine(value):
         value.close()
         return "it is a coroutine that nobody awaited: make the function async def, or await it"
-    return f"{name} cannot be written as JSON"
+    return f"{name} cannot be written as JSON: use plain values, or an id to load it by"
 
 
 def _built(kind: type, value: Any) -> Any:

@@ -315,6 +315,9 @@ class Signature:
                 arguments[name] = change(name, name, value)
 
     def _written(self, name: str, path: str, value: Any) -> msgspec.Raw:
+        if isinstance(value, bytes | bytearray) and name not in self._hints:
+            why = f"JSON has no bytes, and they would arrive as a text: say {name}: bytes"
+            raise self._misfit(why, path)
         try:
             # Written as it is read: 2 for a float is 2.0, so equal calls have equal payloads.
             return msgspec.Raw(encode(self._readers[name].read(encode(value))))

@@ -39,6 +39,9 @@ _ALSO = {
     **{f"postgresql+{driver}": "postgresql" for driver in ("asyncpg", "psycopg", "psycopg2")},
 }
 """What hosts and SQLAlchemy write for it: their addresses can be handed over as they are."""
+_NEAR = 0.6
+"""How like a word must be to be meant: less, and who says mysql is asked for sqlite."""
+_FILES = (".db", ".sqlite", ".sqlite3")
 _EXTRAS = {"asyncpg": "postgres"}
 """Which extra of ours brings a driver that not everybody needs."""
 
@@ -85,7 +88,10 @@ def _of_tables(name: str, url: str, *more: Watch) -> Sequence[Migration]:
     return found
 
 
-def _module(url: str) -> ModuleType:
+def _module(url: object) -> ModuleType:
+    if not isinstance(url, str):
+        why = f"The address of a store is a text like 'sqlite:{url}', not a {type(url).__name__}"
+        raise errors.BadUrl(why, known=tuple(SCHEMES))
     scheme, colon, _ = url.partition(":")
     name = _ALSO.get(scheme, scheme)
     if not colon or name not in SCHEMES:
@@ -105,11 +111,13 @@ def _not_installed(scheme: str, package: str) -> errors.PackageMissing:
 
 
 def _unknown(scheme: str) -> errors.BadUrl:
-    near = get_close_matches(scheme, SCHEMES, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]}:?" if near else ""
+    near = get_close_matches(scheme, SCHEMES, n=1, cutoff=_NEAR)
+    meant = f"{near[0]}:" if near else f"sqlite:{scheme}" if scheme.endswith(_FILES) else None
+    hint = f" Did you mean {meant}?" if meant else ""
     known = ", ".join(f"{one}:" for one in SCHEMES)
+    where = "detent config show --origin says where commands, and Detent(), have it from"
     return errors.BadUrl(
-        f"No store is called {scheme!r}.{hint} Known are {known}",
+        f"No store is called {scheme!r}.{hint} Known are {known}; {where}",
         scheme=scheme,
         known=tuple(SCHEMES),
         near=near[0] if near else None,

@@ -1,6 +1,6 @@
 """A store whose calls fail by seed, as they do when a connection to a database is cut.
 
-    store = faulty(stores.open("sqlite:///detent.db"), Faults(seed=7, rates={Fault.LOST: 0.1}))
+    store = faulty(stores.open("sqlite:detent.db"), Faults(seed=7, rates={Fault.LOST: 0.1}))
 
 Nothing is wrong with what is stored: only calls fail, as they do when connections are cut. Whoever
 works over such a store for a while and loses nothing, and does nothing twice, stands an outage.

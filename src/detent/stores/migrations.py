@@ -102,11 +102,16 @@ def need_all(known: Sequence[Migration], tables: TableVersion) -> None:
     if missing(known, tables):
         newest = known[-1].version
         raise SchemaBehind(
-            f"The tables have version {tables.version}, this code needs {newest};"
-            " run detent migrate first",
+            f"{_behind(tables.version, newest)}; run detent migrate --store URL, with its address",
             version=tables.version,
             known=newest,
         )
+
+
+def _behind(version: int, newest: int) -> str:
+    if version == 0:
+        return "This database has no tables of Detent yet"
+    return f"The tables of this database have version {version}, this code needs {newest}"
 
 
 def _parsed(file: str, text: str) -> Migration:

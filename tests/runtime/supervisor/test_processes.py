@@ -79,6 +79,17 @@ async def test_how_a_process_ends(
     await one.stop()
 
 
+async def test_the_last_words_of_one_that_fails_are_in_the_log(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = supervisor(journal, spec("w", "import sys; print('no room'); sys.exit('port taken')"))
+    await one.start()
+    await outcome(one)
+    [told] = [record.getMessage() for record in caplog.records if " of w " in record.getMessage()]
+    assert told.endswith("failed (exit_code); it wrote last: port taken")
+    await one.stop()
+
+
 async def test_obedient_and_obstinate(journal: Journal) -> None:
     """Behaviour 2: stopped when it obeys, killed when it does not within a moment."""
     good = spec("good", WORKER, min_uptime_s=None)

@@ -35,6 +35,7 @@ from detent.runtime.supervisor.tree import Tree
 _RETRY_S: Final = 0.2
 _LAST_S: Final = 5.0
 """After force, how long an end may take to be written down before nobody waits for it any more."""
+_WORDS_CHARS_MAX: Final = 300
 _S = WorkerState
 _log = logging.getLogger("detent.supervisor")
 
@@ -238,7 +239,8 @@ class Core:
         slot.last = record
         expected = record.stop_requested or not self.is_open
         level = logging.DEBUG if expected else logging.WARNING
-        _log.log(level, "%s of %s %s (%s)", live.id, slot.path, record.state, record.cause)
+        how = f"{record.state} ({record.cause}){_last_words(live)}"
+        _log.log(level, "%s of %s %s", live.id, slot.path, how)
         word = "failed" if record.state is _S.FAILED else "stopped"
         self.tree.count(f"workers_{word}_total", type=slot.spec.kind)
         if slot.live is not live:
@@ -390,6 +392,12 @@ class Core:
     def note(self, slot: Slot, name: str, reason: str | None = None) -> None:
         """Write down something about a slot."""
         self.tree.note(Note(slot.path, name, reason=reason))
+
+
+def _last_words(live: Live) -> str:
+    """What it wrote last is often why: nobody should have to look for its log first."""
+    said = [line.strip() for line in live.body.tail(5) if line.strip()]
+    return f"; it wrote last: {said[-1][:_WORDS_CHARS_MAX]}" if said else ""
 
 
 def _is_scheduled(slot: Slot, now: int) -> bool:

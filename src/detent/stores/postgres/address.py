@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -12,6 +12,7 @@ _YES = {"yes": True, "no": False}
 _WRITES = "read-write"
 _READS = ("standby", "prefer-standby", "read-only")
 CONNECTIONS_MAX = 100
+_PORT_MAX = 65_535
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class Address(msgspec.Struct, frozen=True):
 def read(url: str) -> Address:
     """The address that `postgresql://...` stands for; our own words are taken out of it."""
     parts = urlsplit(url)
+    _need_whole(parts)
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
     listen_url = told.pop("listen_url", None)
     connections = _number(told.pop("connections", "4"))
@@ -90,6 +92,20 @@ def _need_writes(word: str) -> None:
     if word in _READS:
         why = f"target_session_attrs={word} in the address names a server that takes no writes"
         raise BadUrl(f"{why}; say {_WRITES}", name="target_session_attrs", value=word)
+
+
+def _need_whole(parts: SplitResult) -> None:
+    """Refuse what a password with signs of its own has cut in pieces; no piece of it is told."""
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    if parts.netloc.count("@") > 1 or parts.fragment or not all(map(_has_good_port, hosts)):
+        why = "In the address of the database a host is followed by : and a number up to 65535"
+        fix = "in a user or password write @ as %40, : as %3A, / as %2F, ? as %3F and # as %23"
+        raise BadUrl(f"{why}; {fix}")
+
+
+def _has_good_port(host: str) -> bool:
+    _, colon, port = host.rpartition("]")[2].rpartition(":")
+    return not colon or not port or (port.isdecimal() and 0 < int(port) <= _PORT_MAX)
 
 
 def _flag(name: str, word: str) -> bool:

@@ -108,11 +108,13 @@ def translated(error: BaseException) -> StoreError:
         said = f"A pooler before PostgreSQL cannot do that: {why}; say {option} in the address"
         return StoreRefused(said, sqlstate=sqlstate)
     if isinstance(error, _REFUSED):
-        return StoreRefused(f"The database does not let us in: {error}", sqlstate=sqlstate)
+        fix = "check the user, the password and the database in the address"
+        return StoreRefused(f"The database does not let us in: {error}; {fix}", sqlstate=sqlstate)
     if isinstance(error, TimeoutError):
         return StoreUnavailable("The server did not answer in time; the call may be committed")
     if is_lost(error):
-        return StoreUnavailable(f"PostgreSQL cannot be reached: {error}", sqlstate=sqlstate)
+        fix = "check that it runs, and the host and port in the address"
+        return StoreUnavailable(f"PostgreSQL cannot be reached: {error}; {fix}", sqlstate=sqlstate)
     return StoreError(f"PostgreSQL refuses what it was asked: {error}", sqlstate=sqlstate)
 
 

@@ -30,7 +30,12 @@ def path_of(url: str) -> Path:
             raise BadUrl(f"{url} names a host; write sqlite:///absolute/path", url=url)
     if not rest or rest.endswith("/") or rest == ":memory:" or "?" in rest or "\0" in rest:
         raise BadUrl(f"{url} names no file; write sqlite:///absolute/path", url=url)
-    return Path(os.path.abspath(rest))  # noqa: PTH100 - `resolve` would follow the last link
+    path = Path(os.path.abspath(rest))  # noqa: PTH100 - `resolve` would follow the last link
+    if url == f"sqlite:///{path.name}" and not path.exists():
+        # SQLAlchemy and Django mean a relative path by three slashes; as root it would be made.
+        why = f"{url} names a file in the root folder; write sqlite:{path.name} for this one"
+        raise BadUrl(f"{why}, or sqlite:////{path.name} for that one", url=url)
+    return path
 
 
 def prepare(path: Path) -> None:

@@ -73,8 +73,11 @@ class Surface(Protocol):
 class WebApp:
     """Surfaces on one engine, as one ASGI application."""
 
-    def __init__(self, service: Service, surfaces: Sequence[Surface], settings: Settings) -> None:
+    def __init__(
+        self, service: Service, surfaces: Sequence[Surface], settings: Settings, front: str = ""
+    ) -> None:
         self.service = service
+        self._front = front
         self.settings = settings
         self.metrics = Metrics()
         self._gate = Gate(settings)
@@ -82,9 +85,10 @@ class WebApp:
             ((prefix, one) for one in surfaces for prefix in one.prefixes),
             key=lambda found: -len(found[0]),
         )
-        own = Route("GET", "/metrics", self._metrics, AccessScope.READ, "Counters for Prometheus.")
+        counters = "Counters for Prometheus."
         self.routes: Sequence[Route] = [
-            own,
+            Route("GET", "/", self._door, None, "What is served here."),
+            Route("GET", "/metrics", self._metrics, AccessScope.READ, counters),
             *(route for one in surfaces for route in one.routes),
         ]
         self._routes = Routes(self.routes)
@@ -117,6 +121,10 @@ class WebApp:
         await receive()
         await self.service.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _door(self, call: Call) -> Reply:  # noqa: ARG002 - everybody is told the same
+        """What is served here, for whoever opens the address that was printed."""
+        return Reply(200, self._front.encode(), "text/plain; charset=utf-8")
 
     async def _metrics(self, call: Call) -> Reply:
         """Counters for Prometheus; strict readers want the type without parameters."""
@@ -243,7 +251,8 @@ class WebApp:
     def _missing(self, call: Call) -> Problem:
         methods = self._routes.methods(call.path)
         if not methods:
-            return Problem(404, "not_found", f"there is nothing at {call.path[:200]}")
+            why = f"there is nothing at {call.path[:200]}"
+            return Problem(404, "not_found", why, hint="GET / tells what is served here")
         allowed = ", ".join(methods)
         found = Problem(405, "method_not_allowed", f"{call.path[:200]} takes {allowed}")
         return found.with_headers(("allow", allowed))

@@ -15,6 +15,8 @@ from detent.surfaces.http.problems import Problem
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """What a server that only this host can reach is called."""
+_OTHER_NAME = "if that is its name, behind a proxy, start it with --allow-host"
+_OTHER_PAGE = "if that page is yours, start it with --allow-origin"
 _PREFIX = "/k/"
 _BUCKETS_MAX = 10_000
 _WELCOME_MAX = 1_000
@@ -39,14 +41,16 @@ class Gate:
         if b"origin" not in call.headers:
             return
         if not self._is_known(call.header("origin") or "", call.header("host") or ""):
-            raise Problem(403, "forbidden", "a page of another origin may not call this server")
+            why = "a page of another origin may not call this server"
+            raise Problem(403, "forbidden", why, hint=_OTHER_PAGE)
 
     def _need_host(self, told: str) -> None:
         if told in self._welcome:
             return
         host = (_parts(f"//{told}")[1] or "").lower()
         if host not in self._hosts:
-            raise Problem(421, "misdirected_request", f"this server is not {host or 'that'}")
+            why = f"this server is not {host or 'that'}"
+            raise Problem(421, "misdirected_request", why, hint=_OTHER_NAME)
         if len(self._welcome) < _WELCOME_MAX and len(told) < _HOST_CHARS_MAX:
             self._welcome.add(told)
 

@@ -82,14 +82,16 @@ def of_refusal(refusal: Refusal) -> Problem:
 def problem_reply(problem: Problem, request_id: str) -> Reply:
     """The one shape of every error."""
     retryable = problem.retryable or problem.status == _TOO_MANY
+    facts = {name: value for name, value in problem.details.items() if value is not None}
+    hint = facts.pop("hint", None) or _HINTS.get(problem.code, _HINT)
     error = {
         "code": problem.code,
-        "type": problem.details.get("type", problem.code),
+        "type": facts.pop("type", problem.code),
         "message": problem.message,
         "retryable": retryable,
-        "details": {k: v for k, v in problem.details.items() if v is not None and k != "type"},
+        "details": facts,
         "request_id": request_id,
-        "hint": _HINTS.get(problem.code, _HINT),
+        "hint": hint,
         "docs_url": f"{DOCS}#{problem.code}",
     }
     body = msgspec.json.encode({"error": error})

@@ -50,12 +50,15 @@ def error_page() -> str:
 
 
 def _table(room: str) -> str:
-    module = import_module(f"detent.errors.{room}")
-    own = (
-        one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__
-    )
-    found = sorted(own, key=lambda one: one.code)
+    found = sorted(_errors(room), key=lambda one: one.code)
     return grid(("code", "class", "means", "again"), map(_row, found))
+
+
+def _errors(room: str) -> set[type[DetentError]]:
+    """The classes of one module; what it imports to build on is told of where it stands."""
+    there = vars(import_module(f"detent.errors.{room}")).values()
+    found = {one for one in there if isinstance(one, type) and issubclass(one, DetentError)}
+    return found if room == "root" else found - _errors("root")
 
 
 def _row(one: type[DetentError]) -> tuple[str, ...]:

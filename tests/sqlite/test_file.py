@@ -94,7 +94,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "detent.db"
     path.write_text("This is a letter, not a database. " * 100)
     path.chmod(0o600)
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(StoreCorrupt, match="check that the address names it"):
         opened(path)
 
 

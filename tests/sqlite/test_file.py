@@ -6,13 +6,21 @@ import asyncio
 import os
 import sqlite3
 import stat
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from detent import stores
-from detent.errors import BadUrl, StoreClosed, StoreCorrupt, StoreOpen, UnsupportedStore
+from detent.errors import (
+    BadUrl,
+    StoreClosed,
+    StoreCorrupt,
+    StoreOpen,
+    StoreRefused,
+    UnsupportedStore,
+)
 from detent.stores.sqlite import place
 from detent.stores.sqlite.connection import need_version, open_reader, open_writer
 from tests.sqlite.processes import url_of
@@ -85,6 +93,13 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         opened(tmp_path / "missing" / "detent.db")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where not even root may write")
+def test_a_folder_where_nobody_may_write_is_a_coded_refusal() -> None:
+    with pytest.raises(StoreRefused, match="This user may not write to /sys/") as refused:
+        opened(Path("/sys/detent.db"))
+    assert refused.value.code == "store_refused"
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(BadUrl, match="name a file in it"):
         opened(tmp_path)
@@ -94,7 +109,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "detent.db"
     path.write_text("This is a letter, not a database. " * 100)
     path.chmod(0o600)
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(StoreCorrupt, match="check that the address names it"):
         opened(path)
 
 

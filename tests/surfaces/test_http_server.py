@@ -123,7 +123,8 @@ def test_it_says_why_it_does_not_start(tmp_path: Path) -> None:
     test = _run("serve", "--store", url, "--host", "0.0.0.0", "--test-mode")  # noqa: S104
     assert "Test mode" in test.stderr
     program = tmp_path / "shop.py"
-    program.write_text(f"from detent import Detent\napp = Detent({url!r})\n")
+    job = "app.job(name='none')(lambda: None)"
+    program.write_text(f"from detent import Detent\napp = Detent({url!r})\n{job}\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         late = _run("serve", "--store", url, "--port", str(taken.getsockname()[1]))
         up = _run("up", str(program), "--port", str(taken.getsockname()[1]))

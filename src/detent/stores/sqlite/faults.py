@@ -47,7 +47,8 @@ def translated(error: sqlite3.Error) -> StoreError:
             " this program itself has open; end it first, or take part in it with conn=..."
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
-        return StoreCorrupt(f"The database file is damaged ({error})", sqlite=name)
+        fix = "check that the address names it; if so stop, keep the file, and restore a backup"
+        return StoreCorrupt(f"The database file is damaged ({error}); {fix}", sqlite=name)
     if code == sqlite3.SQLITE_INTERRUPT:
         return ReadTooLong("The answer took too long to find; ask for less")
     if code in _FORBIDDEN:

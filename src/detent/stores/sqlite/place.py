@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from detent.errors import BadUrl, UnsupportedStore
+from detent.errors import BadUrl, StoreRefused, UnsupportedStore
 
 _REMOTE: Final = (
     *("9p", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs"),
@@ -18,6 +19,7 @@ _REMOTE: Final = (
     *("virtiofs", "webdav"),
 )
 _LOCAL_FUSE: Final = frozenset({"fuse.fuse-overlayfs", "fuse.lxcfs", "fuse.ntfs-3g"})
+_FORBIDDEN: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -70,7 +72,7 @@ def _touch_private(path: Path) -> None:
     # Whoever could put a link here could make us write to a file of their choice.
     if path.is_symlink():
         raise UnsupportedStore(f"{path} is a link; name the file itself", path=str(path))
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _opened(path)
     try:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     finally:
@@ -81,6 +83,17 @@ def _touch_private(path: Path) -> None:
             path=str(path),
             mode=oct(mode),
         )
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in _FORBIDDEN:
+            raise
+        why = f"This user may not write to {path} ({error.strerror})"
+        fix = "use a folder that is theirs, or name another file"
+        raise StoreRefused(f"{why}: {fix}", path=str(path)) from error
 
 
 def need_local(folder: Path, mounts: Iterator[tuple[str, str]]) -> None:

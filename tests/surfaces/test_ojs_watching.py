@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket as socket_
 import struct
@@ -154,6 +155,13 @@ def test_the_manifest_names_only_paths_that_are_there(client: Client) -> None:
         method = "OPTIONS"
         answer = client.ask(method, path.replace("{id}", ID).replace("{name}", "x"))
         assert answer.status == 405, path
+
+
+def test_the_names_of_the_manifest_are_frozen(client: Client) -> None:
+    """They are made of the names of our classes: whoever renames one changes the wire."""
+    found = client.get("/ojs/manifest").ok()["endpoints"]
+    names = hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()
+    assert names == "f3679bf38ca28ab4be022b0b3ccea5c1b8cd0b6d6e31ac42192c24dada5dfae7"
 
 
 def test_health_and_probes(client: Client) -> None:

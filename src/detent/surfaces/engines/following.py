@@ -13,7 +13,7 @@ from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Fed
 from detent.surfaces.engines.desk import ENGINE, Desk
 from detent.surfaces.engines.links import Held, Link, Links, cancel_of
-from detent.surfaces.engines.subscribers import Telling
+from detent.surfaces.engines.subscribers import Subscribers
 
 PAGE: Final = 500
 _PAUSE_S: Final = 0.1
@@ -23,10 +23,10 @@ _STILL: Final = frozenset(state.value for state in IN_HANDS)
 class Following:
     """Reads the feed from the moment that somebody here wants to know."""
 
-    def __init__(self, desk: Desk, links: Links, telling: Telling) -> None:
+    def __init__(self, desk: Desk, links: Links, subscribers: Subscribers) -> None:
         self._desk = desk
         self._links = links
-        self._telling = telling
+        self._subscribers = subscribers
         self._begun = asyncio.Event()
         self._turn = asyncio.Lock()
 
@@ -34,17 +34,17 @@ class Following:
         """From now on nothing is missed."""
         async with self._turn:
             if not self._begun.is_set():
-                self._telling.pos = await self._desk.engine.tail.end()
+                self._subscribers.pos = await self._desk.engine.tail.end()
                 self._begun.set()
 
     async def run(self) -> None:
         """Until the server stops."""
         await self._begun.wait()
         while not self._desk.service.stopping.is_set():
-            page = await self._desk.engine.store.feed(self._telling.pos, PAGE)
+            page = await self._desk.engine.store.feed(self._subscribers.pos, PAGE)
             if page:
                 await self._tell_engines(page)
-                await self._telling.tell(page)
+                await self._subscribers.tell(page)
                 await self._settle(page)
             elif not await self._desk.service.pause(_PAUSE_S):
                 return
@@ -57,7 +57,7 @@ class Following:
                 if held is not None:
                     held.told = max(held.told, fed.event.version)
             if fed.event.target == JobState.ACTIVE:
-                await self._telling.settle(key)
+                await self._subscribers.settle(key)
 
     async def _tell_engines(self, page: Sequence[Fed]) -> None:
         for fed in page:

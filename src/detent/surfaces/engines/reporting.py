@@ -31,7 +31,7 @@ from detent.surfaces.engines.messages import (
     Report,
     Started,
 )
-from detent.surfaces.engines.subscribers import Telling
+from detent.surfaces.engines.subscribers import Subscribers
 from detent.surfaces.http.exchange import digest_of
 
 START_US: Final = 60_000_000
@@ -42,10 +42,10 @@ _TOO_MUCH: Final = f"one run may say {LOG_LINES_MAX} lines; the rest is not kept
 class Reporting:
     """Acknowledge, begin, tell, complete, fail."""
 
-    def __init__(self, desk: Desk, links: Links, telling: Telling) -> None:
+    def __init__(self, desk: Desk, links: Links, subscribers: Subscribers) -> None:
         self._desk = desk
         self._links = links
-        self._telling = telling
+        self._subscribers = subscribers
 
     async def acked(self, link: Link, told: Acked) -> dict[str, Any]:
         """The job has come: it runs, or waits in the engine for its turn."""
@@ -65,7 +65,7 @@ class Reporting:
             _need_running(held)
             percent = round(told.progress)
             held.note = Note(self._desk.now(), held.job.attempt, percent, told.message)
-            await self._telling.progress(held, told.progress)
+            await self._subscribers.progress(held, told.progress)
             return {}
 
     async def log(self, link: Link, told: Log) -> dict[str, Any]:

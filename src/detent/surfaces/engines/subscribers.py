@@ -79,7 +79,7 @@ class _Early:
         return self._first
 
 
-class Telling:
+class Subscribers:
     """Everything about subscribers."""
 
     def __init__(self, desk: Desk) -> None:

@@ -25,7 +25,7 @@ from detent.surfaces.engines.reporting import Reporting
 from detent.surfaces.engines.schemas import SCHEMAS
 from detent.surfaces.engines.sockets import Answers, Room, SocketServer
 from detent.surfaces.engines.submitting import Submitting
-from detent.surfaces.engines.subscribers import Telling
+from detent.surfaces.engines.subscribers import Subscribers
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
@@ -47,20 +47,20 @@ class EnginesSurface:
     ) -> None:
         self.desk = Desk(service, settings)
         self.links = Links()
-        self.telling = Telling(self.desk)
-        self.following = Following(self.desk, self.links, self.telling)
+        self.subscribers = Subscribers(self.desk)
+        self.following = Following(self.desk, self.links, self.subscribers)
         self.registering = Registering(self.desk, self.links)
         self.dispatching = Dispatching(self.desk, self.links)
-        self.reporting = Reporting(self.desk, self.links, self.telling)
+        self.reporting = Reporting(self.desk, self.links, self.subscribers)
         self.kinds = Kinds(self.desk, declared)
         self.submitting = Submitting(self.desk, self.kinds)
         self.failing = Failing(self.desk)
         self.sockets = self.desk.sockets = SocketServer(self.desk)
         engine = Room((Scope.WORK, Scope.PRODUCE), self._engine_answers(), self.registering.leave)
         self.sockets.add(ENGINE, engine)
-        events = Room((Scope.READ,), self._event_answers(), self.telling.leave)
+        events = Room((Scope.READ,), self._event_answers(), self.subscribers.leave)
         self.sockets.add(EVENTS, events)
-        told = self.telling.counted
+        told = self.subscribers.counted
         self.desk.gauges.watch(
             lambda: len(self.links), lambda: told(old=True), lambda: told(old=False)
         )
@@ -169,7 +169,7 @@ class EnginesSurface:
     def _event_answers(self) -> Answers:
         return {
             "subscribe": (m.Subscribe, self._subscribe),
-            "unsubscribe": (m.Unsubscribe, self.telling.unsubscribe),
+            "unsubscribe": (m.Unsubscribe, self.subscribers.unsubscribe),
             "replay": (m.Replay, self._replay),
             "submit": (m.Submit, self._submit),
         }
@@ -201,11 +201,11 @@ class EnginesSurface:
 
     async def _subscribe(self, caller: Caller, asked: m.Subscribe) -> dict[str, Any]:
         await self.following.begin()
-        return await self.telling.subscribe(caller, asked)
+        return await self.subscribers.subscribe(caller, asked)
 
     async def _replay(self, caller: Caller, asked: m.Replay) -> dict[str, Any]:
         await self.following.begin()
-        return await self.telling.replay(caller, asked)
+        return await self.subscribers.replay(caller, asked)
 
     async def _awake(self) -> None:
         """Before the first job and the first engine somebody must look."""

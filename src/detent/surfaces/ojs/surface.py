@@ -331,6 +331,7 @@ def _route(
         _check(call)
         return handler(call)
 
+    # The manifest shows these names: they are part of the wire, and a test has frozen them.
     checked.__name__ = getattr(handler, "__qualname__", "").replace(".", "_").lower()
     if "takes" not in told and method in ("POST", "PUT", "PATCH", "DELETE"):
         told["takes"] = "Anything"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeAlias
@@ -23,7 +25,7 @@ from detent.stores.postgres.nearby import NAME
 from tests.postgres.running import sql
 from tests.postgres.server import databases
 from tests.postgres.test_nearby import ENOUGH, THERE, stored, there
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.usefixtures("ctrl_c")
 Noop: TypeAlias = Job[..., Any, ..., Any]
@@ -60,11 +62,13 @@ def come(noop: Noop, url: str) -> int:
 
     Nothing else makes the loop turn in which it is opened.
     """
-    for number in range(1, 10 * ENOUGH):
+    deadline = time.monotonic() + PATIENCE_S
+    for number in count(1):
         noop.enqueue(number)
         if number >= ENOUGH and there(url, _USED):
-            return number
-    raise AssertionError("nobody has opened a connection")
+            break
+        assert time.monotonic() < deadline, "nobody has opened a connection"
+    return number
 
 
 @contextmanager

@@ -4,6 +4,7 @@
     python -m bench.noop fill URL JOBS      enqueues so many
     python -m bench.noop enqueue URL JOBS   the same one by one and otherwise, and tells how fast
     python -m bench.noop wait URL JOBS      one by one without a loop, and tells how fast
+    python -m bench.noop bare URL JOBS      by the same statements without our code, the same way
     python -m bench.noop ping URL JOBS      enqueues one now and then, and tells when
 
 A handler does one thing: it appends its number and the time to a file. That file is the witness of
@@ -23,6 +24,7 @@ from typing import Any
 
 import uvloop
 
+from bench.bare import rates
 from detent import Detent
 
 SINGLE = 1_500
@@ -99,8 +101,13 @@ async def ping(jobs: int) -> list[int]:
     return begun
 
 
+async def bare(jobs: int) -> dict[str, float]:
+    """Jobs per second of the database alone."""
+    return await rates(app, nothing, app.connection.url, (SINGLE, jobs))
+
+
 AWAITED: dict[str, Callable[[int], Coroutine[Any, Any, object]]]
-AWAITED = {"fill": fill, "enqueue": enqueue, "ping": ping}
+AWAITED = {"fill": fill, "enqueue": enqueue, "ping": ping, "bare": bare}
 
 if __name__ == "__main__":
     asked, address, many = sys.argv[1:]

@@ -116,6 +116,7 @@ def _enqueues(crew: Crew, new: Places, _: int) -> Iterator[tuple[str, float]]:
     rates = crew.ask("enqueue", url, BULK)
     if crew.is_ours:
         rates |= crew.ask("wait", new.new(crew.database)[0], 0)
+        rates |= crew.ask("bare", new.new(crew.database)[0], BULK)
     yield from ((f"enqueue, {how}", rate) for how, rate in rates.items())
 
 
@@ -152,14 +153,23 @@ MEASURES = (
     "drain, 2 workers",
     "enqueue, single",
     "enqueue, single, waited for",
+    "enqueue, single, bare",
     "enqueue, 200 callers",
     "enqueue, bulk",
+    "enqueue, bulk, bare",
     *_LESS_IS_BETTER,
 )
 
 
-_RIVALS = dict.fromkeys(("enqueue, single, waited for", "enqueue, 200 callers"), "enqueue, single")
-"""What a rival is measured by that has one way only, and shares no commits between callers."""
+_RIVALS = {
+    **dict.fromkeys(("enqueue, single, waited for", "enqueue, 200 callers"), "enqueue, single"),
+    "enqueue, single, bare": "enqueue, single",
+    "enqueue, bulk, bare": "enqueue, bulk",
+}
+"""What a rival is measured by that has one way only, and shares no commits between callers.
+
+Bare is the database alone, with our statements: more than that cannot be reached with our rows.
+"""
 _QUICKEST = {("postgresql", "p50 ms"): "Oban", ("postgresql", "p99 ms"): "Oban"}
 """Who else is the one to be held against, if it is here."""
 

@@ -129,26 +129,6 @@ async def test_who_ran_apart_from_a_crowded_worker_does_not_pay(
     assert len((await world.got(job)).failures) == 3, "one that pays nothing has not failed"
 
 
-async def test_nobody_pays_for_an_outage_however_many_there_are(
-    world: World, engine: Engine
-) -> None:
-    job = await held(world)
-    for number in range(4):
-        name = f"next{number}"
-        if number:
-            await world.store.beat([WorkerRow(name, world.now + SECOND, who=WHO)], now=world.now)
-            await world.store.step([], now=world.now, want=world.make.want(1, holder=name))
-        holder = (await world.got(job)).job.holder or ""
-        told = Death(holder, "s1", cause="exit_code", exit_code=3, lapsed=True)
-        await world.store.bury([told], now=world.now)
-        await engine.upkeep.turn()
-    stored = await world.got(job)
-    assert (stored.job.state, stored.job.losses, stored.job.handed_back) == ("available", 0, 4)
-    history = await world.store.history((job.tenant, job.id))
-    why = [one.reason or "" for one in history if one.name == "hand_back"]
-    assert all("could not be renewed, and was ended for that" in one for one in why)
-
-
 async def test_a_wire_lease_that_ran_out_says_so(world: World, engine: Engine) -> None:
     await world.push(id="x")
     [taken] = await world.claim(wire=True, lease_us=60 * SECOND, holder="remote")

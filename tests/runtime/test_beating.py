@@ -208,20 +208,6 @@ def test_an_end_is_told_at_once_with_how_it_came() -> None:
     asyncio.run(run())
 
 
-def test_an_end_for_want_of_renewal_says_so_even_if_that_is_over_by_then() -> None:
-    async def run() -> None:
-        async with beating("w1") as (store, one, heard):
-            store.trouble = down
-            await heard.until(("lapsed", "w1"))
-            store.trouble = None
-            await heard.until(("lapsed", "w1"), ("recovered", "w1"))
-            assert await one.gone("w1", "exit_code", 3)
-            [row] = await store.workers(gone=True)
-            assert row.death == Death("w1", "s1", cause="exit_code", exit_code=3, lapsed=True)
-
-    asyncio.run(run())
-
-
 def test_an_end_that_could_not_be_told_is_told_later() -> None:
     async def run() -> None:
         async with beating("w1") as (store, one, _):

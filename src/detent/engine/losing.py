@@ -24,13 +24,11 @@ LOST = "lost"
 def is_spared(due: Due) -> bool:
     """Whether the loss is somebody else's doing, so that the job comes back at no cost.
 
-    Nobody could renew its worker. Or it has lost a worker before and so ran in a process of its
-    own, and that was not the one that died: others ran in there.
+    It has lost a worker before and so ran in a process of its own, and that was not the one that
+    died: others ran in there.
     """
     job, death = due.stored.job, None if due.holder is None else due.holder.death
-    if death is None:
-        return False
-    is_bystander = death.lapsed or (death.crowded and job.losses > 0)
+    is_bystander = death is not None and death.crowded and job.losses > 0
     may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
     return is_bystander and may_return and job.handed_back < SPARED_MAX
 
@@ -63,8 +61,6 @@ def _ended(row: WorkerRow) -> str:
     death = row.death
     if death is None:
         return f"was silent beyond {told_at(row.alive_until)}"
-    if death.lapsed:
-        return "could not be renewed, and was ended for that"
     if death.exit_code is None:
         return f"is gone ({death.cause})"
     if death.exit_code < 0:

@@ -64,15 +64,13 @@ class _Store(Protocol):
 class _Kept:
     """An instance that is renewed, and until when that is proven, by our own clock."""
 
-    __slots__ = ("has_lapsed", "proven", "proven_until", "row", "was_told")
+    __slots__ = ("has_lapsed", "proven", "proven_until", "row")
 
     def __init__(self, row: WorkerRow) -> None:
         self.row = row
         self.proven_until: float | None = None
         self.proven = asyncio.Event()
         self.has_lapsed = False
-        self.was_told = False
-        """Whether anybody was ever told so: then that is why it ends, if it does."""
 
 
 def boot_clock() -> float:
@@ -144,8 +142,7 @@ class Beating:
         if who is None:
             return False
         told = Death(instance, supervisor=who.supervisor, cause=cause, exit_code=exit_code)
-        is_lapsed = kept is not None and kept.was_told
-        self._deaths[instance] = replace(told, crowded=crowded, lapsed=is_lapsed)
+        self._deaths[instance] = replace(told, crowded=crowded)
         try:
             await self._bury()
         except _FAULTS as error:
@@ -231,7 +228,7 @@ class Beating:
         """Tell of those whose proof is nearly over; of each once, until it has recovered."""
         over = [kept for kept in self._kept.values() if self._is_over(kept)]
         for kept in over:
-            kept.has_lapsed = kept.was_told = True
+            kept.has_lapsed = True
         _tell(self._hearing.lapsed, [kept.row.id for kept in over])
 
     def _is_over(self, kept: _Kept) -> bool:

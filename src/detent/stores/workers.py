@@ -74,8 +74,6 @@ class Death(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `cause` is a word of the worker lifecycle. A negative `exit_code` is a signal. `crowded`: while
     it held jobs that ran apart from it, in processes of their own, others ran inside of it.
-    `lapsed`: it was ended because nobody could renew it, as when the database or the host stood
-    still.
     """
 
     id: str
@@ -84,7 +82,6 @@ class Death(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: str = "lost"
     exit_code: int | None = None
     crowded: bool = False
-    lapsed: bool = False
 
 
 class WorkerRow(msgspec.Struct, frozen=True):

@@ -12,6 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from detent import stores
+from detent.engine.commands import Change
+from detent.engine.engine import Engine
 from detent.errors import (
     BadUrl,
     SchemaAhead,
@@ -22,11 +24,11 @@ from detent.errors import (
     UnsupportedStore,
 )
 from detent.lifecycle import job as j
-from detent.stores.api import Committed, Idempotency, Unique
+from detent.stores.api import Committed, Idempotency, Stored, Unique, key_of
 from detent.stores.postgres import connection, migrate
 from detent.stores.postgres.statements import MIGRATIONS
 from detent.stores.select import Filter
-from tests.contract.making import USER, Clock
+from tests.contract.making import USER, WORKER, Clock
 from tests.contract.world import World
 from tests.postgres.running import in_world, sql
 from tests.postgres.server import databases
@@ -333,3 +335,30 @@ def test_the_clock_of_the_server_is_used_unless_one_is_given(url: str) -> None:
             assert list(await store.take_due(now=now, limit=1)) == []
 
     asyncio.run(use())
+
+
+def test_a_job_that_somebody_holds_is_busy_and_its_neighbours_are_not(
+    url: str, foreign: psycopg.Connection
+) -> None:
+    async def use(world: World) -> None:
+        await world.alive("w1")
+        for _ in range(3):
+            await world.push()
+        jobs = await world.claim(3)
+        held = jobs[1].job
+        foreign.execute("SELECT 1 FROM detent.jobs WHERE id = %s FOR UPDATE", [held.id])
+        async with Engine(world.store) as engine:
+            reports = [engine.complete(_done(stored)) for stored in jobs]
+            first, busy, third = await asyncio.gather(*reports, return_exceptions=True)
+            assert isinstance(first, j.Accepted)
+            assert isinstance(busy, StoreBusy)
+            assert isinstance(third, j.Accepted)
+            foreign.rollback()
+            assert isinstance(await engine.complete(_done(jobs[1])), j.Accepted)
+
+    in_world(url, use)
+
+
+def _done(stored: Stored) -> Change:
+    command = j.Complete(lease=stored.job.lease)
+    return Change(key_of(stored.job), command, WORKER, known=stored)

@@ -191,7 +191,11 @@ class Commands:
         if len(moving) < len(decided):
             await self._answer([(one, a) for one, a in decided if not isinstance(a, j.Accepted)])
         units = [self._unit(one, answer, now) for one, answer in moving]
-        outcomes = await self._coalescer.commit(units) if units else []
+        try:
+            outcomes = await self._coalescer.commit(units) if units else []
+        except StoreBusy as error:
+            _set_aside([one for one, _ in moving], error)
+            return
         for (one, answer), outcome in zip(moving, outcomes, strict=True):
             self._hear(one, answer, outcome)
 
@@ -280,6 +284,15 @@ class Commands:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
                 one.error = Unstorable(why, tenant=tenant, id=name)
+
+
+def _set_aside(asked: Sequence[_Open], error: StoreBusy) -> None:
+    """Those that somebody's open transaction holds up; the others find their own commit."""
+    if (blocked := error.fields.get("blocked")) is None:
+        raise error
+    for one in asked:
+        if one.command_id in blocked:
+            one.error = error
 
 
 def _held_under(one: _Open) -> str | None:

@@ -38,9 +38,8 @@ class Reading(Alike[Tables]):
         return _paged(found if legal.is_storable((chosen, page.after)) else {}, page)
 
     async def held_by(self, holder: str, limit: int, but: Sequence[str] = ()) -> Sequence[Stored]:
-        jobs = [one for _, one in sorted(self._all.jobs.items()) if one.job.lease]
-        held = (one for one in jobs if one.job.holder == holder)
-        return first(limit, (one for one in held if one.job.lease not in but))
+        held = [one for _, one in sorted(self._all.jobs.items()) if one.job.holder == holder]
+        return first(limit, (one for one in held if one.job.lease not in (None, *but)))
 
     async def counts(self, tenant: str | None = None) -> Sequence[api.Counted]:
         jobs = [one.job for one in self._all.jobs.values() if tenant in (None, one.job.tenant)]

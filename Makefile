@@ -31,7 +31,7 @@ run: $(READY) ## run sample jobs under a supervisor on a throw-away store; Ctrl-
 	@$(BIN)/python -m detent demo
 
 test: $(READY) ## run all tests; ARGS="..." is handed to pytest instead
-	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 3 -m "not campaign")
+	@$(BIN)/python -m pytest $(if $(ARGS),$(ARGS),-q -n 4 --maxschedchunk 50 -m "not campaign")
 
 campaign: $(READY) ## run what takes minutes: fleets that are killed at random, stores that go away
 	@$(BIN)/python -m pytest -q -s -m campaign $(ARGS)

@@ -11,6 +11,8 @@ from detent.stores.postgres.connection import Connection, Row
 
 _log = logging.getLogger(__name__)
 OLDEST: Final = 130_000
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""It goes on while this machine is suspended, where a system tells that."""
 _APART_US: Final = 1_000_000
 """So far it may be from what it was without being believed: a measurement takes time, too."""
 
@@ -51,8 +53,8 @@ class ServerClock:
 
 
 def _steady_us() -> int:
-    """Goes on while this machine is suspended, where that is told, and is set by nobody."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000
+    """Is set by nobody."""
+    return time.clock_gettime_ns(_STEADY) // 1_000
 
 
 async def need_fit(connection: Connection) -> ServerClock:

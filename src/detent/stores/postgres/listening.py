@@ -140,6 +140,8 @@ class Listener:
             return True
         if self._keeping is None:
             self._keeping = asyncio.ensure_future(self._keep())
+            # Whoever waits for the beginning is let go, also if there is none.
+            self._keeping.add_done_callback(lambda _: self._has_begun.set())
         await self._has_begun.wait()
         return False
 

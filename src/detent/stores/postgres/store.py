@@ -444,9 +444,12 @@ class PostgresStore(Alike[_Open]):
         return await self._run(reading.keys, after or ("", ""), max(limit, 0))
 
     async def wait(self, timeout_s: float, seen: int | None = None) -> bool:
-        if not await self._opened().listener.start() and seen is not None:
-            # What came since then, before anybody listened, is not known.
-            return True
+        if not await self._opened().listener.start():
+            if self._inside is None:
+                return False
+            if seen is not None:
+                # What came since then, before anybody listened, is not known.
+                return True
         if timeout_s <= _LOOK_S:
             return await self._bell.wait(timeout_s, seen)
         await self._bell.wait(_LOOK_S, seen)

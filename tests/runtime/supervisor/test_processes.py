@@ -82,7 +82,8 @@ async def test_how_a_process_ends(
 async def test_the_last_words_of_one_that_fails_are_in_the_log(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = supervisor(journal, spec("w", "import sys; print('no room'); sys.exit('port taken')"))
+    fails = "import sys; print('no room', file=sys.stderr); sys.exit('port taken')"
+    one = supervisor(journal, spec("w", fails))
     await one.start()
     await outcome(one)
     [told] = [record.getMessage() for record in caplog.records if " of w " in record.getMessage()]

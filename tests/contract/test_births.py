@@ -138,7 +138,7 @@ async def test_long_payloads_are_whole_however_long_all_are_together(world: Worl
 
 
 def test_a_piece_has_so_many_jobs_and_so_much_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detent.stores.births.RECORD_CHARS", 10)
+    monkeypatch.setattr("detent.stores.uniform.RECORD_CHARS", 10)
     sizes = [*[1] * RECORDS_MAX, 9_000, 1_000, 1, 20_000, 1]
     made = Births([(mould(), str(at), 0, 0, "x" * size) for at, size in enumerate(sizes)])
     assert [len(one) for one in made.pieces()] == [RECORDS_MAX, 2, 1, 1, 1]

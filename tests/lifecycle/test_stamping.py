@@ -89,4 +89,7 @@ def test_completions_by_the_dozen_are_decided_ones(
         one = replace(job, id=name, lease=kept, place=number, **moments)
         ctx = j.Context(WORKER, f"command-{number}", lease=ALIVE, reason=reason)
         command = j.Complete(lease=lease, digest=digest)
-        assert endings.decide(one, command, ctx) == j.decide(one, command, NOW, ctx)
+        decided = j.decide(one, command, NOW, ctx)
+        if reason is None and endings.knows(one, command, WORKER):
+            assert endings.copied(one, ctx.command_id, digest) == decided
+        assert endings.decide(one, command, ctx) == decided

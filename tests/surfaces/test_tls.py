@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from detent.errors import ServerRefused
-from detent.runtime.remote.client import Client, Server
+from detent.runtime.remote.address import Server
+from detent.runtime.remote.client import Client
 from detent.surfaces.http.server import Bind
 from tests.engine.receiver import certified
 from tests.surfaces.server import running

@@ -27,7 +27,7 @@ from detent.cli.importing import imported
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.errors import UnsupportedStore
-from detent.runtime.remote.client import Server
+from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings

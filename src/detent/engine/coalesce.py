@@ -28,6 +28,7 @@ from detent.stores.api import (
     Want,
 )
 from detent.stores.births import Births
+from detent.stores.uniform import Uniform
 
 WISHES_MAX = 8
 """So many different wishes are granted side by side: each may need a connection of its own."""
@@ -184,7 +185,7 @@ def _shares(wants: Sequence[Want], claimed: Claimed) -> Iterator[Claimed]:
 
 def pieces(units: Sequence[Unit]) -> list[tuple[Sequence[Unit], int]]:
     """The same units in slices that fit into a step each, and how much of it they take."""
-    if isinstance(units, Births):
+    if isinstance(units, Uniform):
         return [(piece, piece.weight) for piece in units.pieces()]
     found: list[tuple[Sequence[Unit], int]] = []
     begun = taken = 0

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from detent.engine.asks import Ask, born
+from detent.engine.asks import Ask
 from detent.engine.coalesce import Coalescer
+from detent.engine.ends import completions
+from detent.engine.followers import Followers
 from detent.engine.gathering import Gathering
 from detent.engine.identity import Identity
 from detent.engine.lasting import lasting, wake_of
@@ -33,7 +35,6 @@ from detent.stores.api import (
     LeaseAlive,
     Line,
     Move,
-    New,
     Outcome,
     Own,
     Stale,
@@ -104,28 +105,6 @@ class _Open:
         self.error: Exception | None = None
 
 
-class Followers:
-    """Makes the jobs that come into being with the end of another one."""
-
-    def __init__(self, identity: Identity, secrets: Secrets) -> None:
-        self._identity = identity
-        self._secrets = secrets
-
-    def of(
-        self, asked: Iterable[tuple[Ask, str]], after: str, command_id: str, now: int
-    ) -> tuple[New, ...]:
-        """Those that are asked for, each with its id; whose they are tells the job before them."""
-        by = By(Actor.USER, f"job {after}")
-        made: list[New] = []
-        for ask, job_id in asked:
-            ctx = j.Context(by, command_id, place=self._identity.place(), reason=ask.reason)
-            new = born(self._secrets.sealed(ask, job_id), job_id, now, ctx)
-            if isinstance(new, Refusal):
-                raise new.error()
-            made.append(new)
-        return tuple(made)
-
-
 class Commands:
     """Carries out commands to jobs, many at once."""
 
@@ -148,8 +127,20 @@ class Commands:
         """The answer to each; what is accepted is durable. Of very many some are done at a time."""
         asked: list[_Open] = []
         for first in range(0, len(changes), PIECE):
-            asked += await self._carried_out(changes[first : first + PIECE])
+            piece = changes[first : first + PIECE]
+            asked += await self._carried_out(piece, self._identity.ids(len(piece)))
         return [_answered(one) for one in asked]
+
+    async def refused(self, changes: Sequence[Change]) -> dict[int, Refusal]:
+        """The same for whoever only wants to know which of them are refused."""
+        refused: dict[int, Refusal] = {}
+        for first in range(0, len(changes), PIECE):
+            piece = changes[first : first + PIECE]
+            names = self._identity.ids(len(piece))
+            if not await self._completed(piece, names):
+                answers = map(_answered, await self._carried_out(piece, names))
+                refused |= refusals(answers, first)
+        return refused
 
     async def complete(self, change: Change) -> j.Answer:
         """The answer to a report of success, decided together with all that come with it."""
@@ -161,12 +152,23 @@ class Commands:
 
     async def _ended(self, changes: Sequence[Change]) -> list[j.Answer | Exception]:
         """The answer to each, or its own error: they come from callers that share nothing."""
-        return [_answer_of(one) for one in await self._carried_out(changes)]
+        names = self._identity.ids(len(changes))
+        return [_answer_of(one) for one in await self._carried_out(changes, names)]
 
-    async def _carried_out(self, changes: Sequence[Change]) -> list[_Open]:
-        identity = self._identity
-        names = identity.ids(len(changes))
-        asked = [_Open(*one, identity.id) for one in zip(changes, names, strict=True)]
+    async def _completed(self, changes: Sequence[Change], names: Sequence[str]) -> bool:
+        """Whether all of them are completions of jobs that stand alike, and durable now.
+
+        If only some became durable, the others are asked about under the same names.
+        """
+        ends = completions(changes, names, self._store.now())
+        if ends is None:
+            return False
+        outcomes = await self._coalescer.commit(ends)
+        return all(isinstance(one, Committed | Own) for one in outcomes)
+
+    async def _carried_out(self, changes: Sequence[Change], names: Sequence[str]) -> list[_Open]:
+        given = zip(changes, names, strict=True)
+        asked = [_Open(change, name, self._identity.id) for change, name in given]
         if unknown := [one for one in asked if one.stored is None]:
             await self._load(unknown)
         for _ in range(TRIES_MAX):
@@ -284,6 +286,12 @@ class Commands:
                 tenant, name = one.change.key
                 why = f"What was decided about {name} cannot be stored: {outcome}"
                 one.error = Unstorable(why, tenant=tenant, id=name)
+
+
+def refusals(answers: Iterable[j.Answer], first: int = 0) -> dict[int, Refusal]:
+    """Those among the answers, by their numbers."""
+    numbered = enumerate(answers, first)
+    return {number: one for number, one in numbered if isinstance(one, Refusal)}
 
 
 def _set_aside(asked: Sequence[_Open], error: StoreBusy) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import msgspec
 
 from detent.engine.asks import Ask
-from detent.engine.commands import TRIES_MAX, Followers
+from detent.engine.commands import TRIES_MAX
 from detent.engine.engine import Engine
+from detent.engine.followers import Followers
 from detent.engine.lasting import lasting
 from detent.errors import StoreBusy, UnfitUnit, Unstorable
 from detent.lifecycle import job as j

@@ -14,7 +14,7 @@ from detent.engine.aliases import Aliases
 from detent.engine.asks import Ask
 from detent.engine.bulk import Bulk
 from detent.engine.coalesce import Coalescer
-from detent.engine.commands import Change, Commands
+from detent.engine.commands import Change, Commands, refusals
 from detent.engine.declared import Declared
 from detent.engine.directives import Directives
 from detent.engine.dropping import Dropping
@@ -43,6 +43,7 @@ from detent.engine.workflows import Workflows
 from detent.errors import StoreError, Unstorable
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
+from detent.lifecycle.machine import Refusal
 from detent.stores.api import (
     Claimed,
     Committed,
@@ -167,6 +168,12 @@ class Engine:
             for (change, one), answer in zip(told, answers, strict=True):
                 one.hear_all(answer, parent_job=change.key[1])
             return answers
+
+    async def refused(self, changes: Sequence[Change]) -> dict[int, Refusal]:
+        """The same for whoever only wants to know which of them are refused."""
+        if tracing() is None or not any(change.new for change in changes):
+            return await self._commands.refused(changes)
+        return refusals(await self.carry_out(changes))
 
     async def complete(self, change: Change) -> j.Answer:
         """The answer to one report of success, with those of everybody who reports just now."""

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import version
 from itertools import islice
 from typing import Any, Final
 
@@ -59,6 +58,9 @@ def started(api: Any, name: str, kind: Any, told: Mapping[str, Any], **more: Any
 
 @cache
 def _version() -> str:
+    # Megabytes in every worker, of which few trace.
+    from importlib.metadata import version  # noqa: PLC0415
+
     return version("detent")
 
 

@@ -38,7 +38,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Owner(msgspec.Struct, frozen=True):
+class Owner(msgspec.Struct, frozen=True, gc=False):
     """Whose secret it is: it opens for nothing else."""
 
     tenant: str
@@ -46,7 +46,7 @@ class Owner(msgspec.Struct, frozen=True):
     type: str
 
 
-class Opened(msgspec.Struct, frozen=True):
+class Opened(msgspec.Struct, frozen=True, gc=False):
     """A payload as its handler gets it, and the values in it that nobody else may see."""
 
     payload: str

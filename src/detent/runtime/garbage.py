@@ -1,7 +1,7 @@
 """Sets how often a worker process looks for cyclic garbage.
 
 A batch of jobs is some ten thousand objects that come and go without cycles. To look through them
-after every seven hundred was a sixth of what a worker did.
+after every seven hundred was a sixth of what a worker did, after every ten thousand a fifteenth.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-OBJECTS: Final = 10_000
+OBJECTS: Final = 30_000
 """After so many more than went there is a look at what is new."""
 
 

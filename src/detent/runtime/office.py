@@ -16,6 +16,7 @@ from detent.engine.progress import Before, Result
 from detent.engine.secrets import Opened, Owner
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Refusal
 from detent.stores.api import Claimed, Key, LimitRow, Line, Note, Stored, Want
 
 
@@ -96,6 +97,10 @@ class Office(Protocol):
 
     async def carry_out(self, changes: Sequence[Change]) -> list[j.Answer]:
         """Reports; an answer for each, in order."""
+        ...
+
+    async def refused(self, changes: Sequence[Change]) -> dict[int, Refusal]:
+        """The same for whoever only wants to know which of them are refused."""
         ...
 
     async def set_limits(self, limits: Sequence[LimitRow]) -> None:

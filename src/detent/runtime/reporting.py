@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
@@ -38,7 +38,7 @@ _CAUSES = {
 }
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """How a run ended, and what is to be said about it.
 
     There is no change if it counts for nothing any more; then its last lines are kept all the same.
@@ -48,6 +48,17 @@ class Report(msgspec.Struct, frozen=True):
     ended: Ended
     change: Change | None
     lines: tuple[Line, ...] = ()
+
+
+class Filed(msgspec.Struct, frozen=True):
+    """How many jobs completed, failed or were lost by what was said, and how often it was refused.
+
+    A job that was given back, put off or called off is none of these.
+    """
+
+    done: int = 0
+    failed: int = 0
+    refused: int = 0
 
 
 class Reporter:
@@ -118,8 +129,8 @@ class Reporter:
         change = ending(flight.stored, Raised(error), self._by, Heard(), self._engine.store.now())
         return Report(flight, Raised(error), change)
 
-    async def file(self, reports: Sequence[Report]) -> list[j.Answer]:
-        """The answer to each that says something, in order; of the others the lines are kept."""
+    async def file(self, reports: Sequence[Report]) -> Filed:
+        """What became of those that say something; of the others the lines are kept."""
         told = [one for one in reports if one.change is not None]
         await self._ahead(reports)
         changes = [
@@ -127,13 +138,11 @@ class Reporter:
             for one in told
             if one.change is not None
         ]
-        answers = await self._answers(changes) if changes else []
-        for at in _refused(answers):
-            change = told[at].change
-            if change is not None:
-                # The last lines go with the end, in one commit; of one that is refused they stay.
-                await self.keep(told[at].flight, change.beside.lines)
-        return answers
+        refused = await self._refused(changes) if changes else {}
+        for at in refused:
+            # The last lines go with the end, in one commit; of one that is refused they stay.
+            await self.keep(told[at].flight, changes[at].beside.lines)
+        return _filed(changes, refused)
 
     async def keep(self, flight: Flight, lines: Sequence[Line]) -> None:
         """Lines for the log of a job, whatever has become of it."""
@@ -141,15 +150,17 @@ class Reporter:
             some = lines[at : at + LINES_MAX]
             await self._engine.store.append_logs([(flight.key, line) for line in some])
 
-    async def _answers(self, changes: Sequence[Change]) -> list[j.Answer]:
-        answers = await self._engine.carry_out(changes)
-        unasked = [at for at in _refused(answers) if _is_unasked(answers[at])]
+    async def _refused(self, changes: list[Change]) -> dict[int, Refusal]:
+        refused = await self._engine.refused(changes)
+        unasked = [at for at, one in refused.items() if one.code == "not_asked"]
         if unasked:
             # Those stopped of their own accord, as if they had been asked to: that is a discard.
-            again = [_discarding(changes[at]) for at in unasked]
-            for at, answer in zip(unasked, await self._engine.carry_out(again), strict=True):
-                answers[at] = answer
-        return answers
+            for at in unasked:
+                changes[at] = _discarding(changes[at])
+            again = await self._engine.refused([changes[at] for at in unasked])
+            left = {at: again.get(number) for number, at in enumerate(unasked)}
+            refused = {at: one for at, one in {**refused, **left}.items() if one is not None}
+        return refused
 
     async def _whole(self, flight: Flight, change: Change) -> Change:
         """With the jobs that come into being if it completes, and the end of a long log."""
@@ -216,13 +227,11 @@ def _gave_way(ended: Ended) -> bool:
     return is_asked or isinstance(ended, Stopped)
 
 
-def _refused(answers: Sequence[j.Answer]) -> list[int]:
-    """Which of them; mostly none."""
-    return [at for at, one in enumerate(answers) if isinstance(one, Refusal)]
-
-
-def _is_unasked(answer: j.Answer) -> bool:
-    return isinstance(answer, Refusal) and answer.code == "not_asked"
+def _filed(changes: Sequence[Change], refused: Container[int]) -> Filed:
+    commands = [one.command for at, one in enumerate(changes) if at not in refused]
+    done = sum(isinstance(one, j.Complete) for one in commands)
+    failed = sum(isinstance(one, j.Fail | j.Lose) for one in commands)
+    return Filed(done, failed, len(changes) - len(commands))
 
 
 def _discarding(change: Change) -> Change:

@@ -5,13 +5,14 @@ A store reads them as units like any others, or takes the columns where it can w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias, overload
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
 from detent.lifecycle.job import JobState
 from detent.lifecycle.job.stamping import Stamp
 from detent.stores.legal import is_storable
-from detent.stores.shapes import RECORD_CHARS, RECORDS_MAX, Body, New, Unit
+from detent.stores.shapes import Body, New, Unit
+from detent.stores.uniform import Uniform
 
 SAMPLE_AT: Final = 1_000
 _PLACE: Final = 987_654_321
@@ -46,49 +47,25 @@ Birth: TypeAlias = tuple[Mould, str, int, int, str]
 """The same, after the mould that it is born of."""
 
 
-class Births(Sequence[Unit]):
-    """Units that are a new job each, made when somebody looks at them."""
+class Births(Uniform[Birth]):
+    """Units that are a new job each."""
 
-    __slots__ = ("rows",)
+    __slots__ = ()
 
-    def __init__(self, rows: list[Birth]) -> None:
-        self.rows = rows
+    def unit(self, row: Birth) -> Unit:
+        """What the lifecycle would have decided."""
+        mould, job_id, at, place, payload = row
+        return mould.unit(job_id, at, place, payload)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, at: int) -> Unit: ...
-    @overload
-    def __getitem__(self, at: slice) -> Births: ...
-    def __getitem__(self, at: int | slice) -> Unit | Births:
-        if isinstance(at, slice):
-            return Births(self.rows[at])
-        mould, job_id, born_at, place, payload = self.rows[at]
-        return mould.unit(job_id, born_at, place, payload)
+    @property
+    def lengths(self) -> list[int]:
+        """Of their payloads."""
+        return [len(row[4]) for row in self.rows]
 
     @property
     def ids(self) -> list[str]:
         """The ids of the jobs, in order."""
         return [row[1] for row in self.rows]
-
-    @property
-    def weight(self) -> int:
-        """How much of a step they take: long payloads more than short ones."""
-        return max(len(self.rows), sum(len(row[4]) for row in self.rows) // RECORD_CHARS)
-
-    def pieces(self) -> Iterator[Births]:
-        """The same in pieces that fit into a step each."""
-        if self.weight <= RECORDS_MAX:
-            yield self
-            return
-        begun, room = 0, RECORDS_MAX * RECORD_CHARS
-        for at, row in enumerate(self.rows):
-            if at - begun == RECORDS_MAX or (at > begun and room < len(row[4])):
-                yield self[begun:at]
-                begun, room = at, RECORDS_MAX * RECORD_CHARS
-            room -= len(row[4])
-        yield self[begun:]
 
     @staticmethod
     def joined(parts: Sequence[Sequence[Unit]]) -> Sequence[Unit]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from detent.errors import BadName, BatchTooLarge, ClockAhead
-from detent.stores.births import Births
 from detent.stores.legal import is_storable
 from detent.stores.shapes import RECORDS_MAX, UNIT_MAX, Unit, Want
+from detent.stores.uniform import Uniform
 
 AHEAD_US_MAX: Final = 5_000_000
 """How far a caller's clock may be ahead of the store's."""
@@ -28,7 +28,7 @@ def need_time(now: int, clock: int) -> None:
 
 def need_size(units: Sequence[Unit], want: Want | None, *, alone: int = UNIT_MAX) -> None:
     """While one step is written nobody else can write: a large one is asked for in pieces."""
-    asked = len(units) if isinstance(units, Births) else sum(unit.size for unit in units)
+    asked = len(units) if isinstance(units, Uniform) else sum(unit.size for unit in units)
     asked += len(want.leases) if want else 0
     most = alone if len(units) == 1 and want is None else RECORDS_MAX
     if asked > most:

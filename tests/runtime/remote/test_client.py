@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from detent.errors import BadOption, ServerAway, ServerRefused, StoreError
-from detent.runtime.remote.client import Client, Server
+from detent.runtime.remote.address import Server
+from detent.runtime.remote.client import Client
 
 GOOD = b'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"n": 123}'
 

@@ -18,7 +18,8 @@ from detent.errors import NoStore, ServerRefused
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor, Refusal
-from detent.runtime.remote.client import Client, Server
+from detent.runtime.remote.address import Server
+from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import RemoteOffice
 from detent.runtime.worker.settings import Settings as WorkerSettings
 from detent.stores.api import Death, Line, Note, Stored, Want, WorkerRow, key_of

@@ -18,13 +18,12 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from detent.app.connection import REMOTE
 from detent.app.detent import Detent
-from detent.app.fleet.distant_worker import LOOK_S, Distant
 from detent.app.fleet.orders import Told
 from detent.app.fleet.proof import Proof
 from detent.app.loading import load
@@ -40,6 +39,9 @@ from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
+
+if TYPE_CHECKING:
+    from detent.app.fleet.distant_worker import Distant
 
 _log = logging.getLogger("detent.worker")
 TOLD: Final = "DETENT_WORKER"
@@ -124,8 +126,8 @@ class Child:
         office = await (self._opened() if self._told.server is None else self._joined())
         await self._known.wait()
         runner = runner_of(self._app, office, self._instance, executors)
-        if self._told.server is not None:
-            runner.look_s = LOOK_S
+        if self._distant is not None:
+            runner.look_s = self._distant.look_s
         self._worker = worker = Worker(runner, self._settings)
         worker.on_company(
             lambda crowded: self._inside.tell({"kind": "company", "crowded": crowded})
@@ -137,6 +139,9 @@ class Child:
         return await self._app.bridge.reach(self._join())
 
     async def _join(self) -> Office:
+        # A megabyte, and most workers have no server.
+        from detent.app.fleet.distant_worker import Distant  # noqa: PLC0415
+
         self._distant = Distant(self._app, self._told, self._instance)
         office = self._distant.office
         office.directed = self._directed

@@ -19,7 +19,8 @@ from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import Orders
 from detent.engine.access import ALL_QUEUES
 from detent.errors import DetentError, ServerAway
-from detent.runtime.remote.client import Client, Server
+from detent.runtime.remote.address import Server
+from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import tell_gone
 from detent.runtime.supervisor.spec import Spec
 from detent.stores.api import WorkerRow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from detent.app.detent import Detent
 from detent.app.fleet.orders import Told
@@ -13,9 +12,6 @@ from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import RemoteOffice
 from detent.stores.api import Who, WorkerRow
 
-LOOK_S: Final = 2.0
-"""How often a worker asks the server about the jobs that it runs."""
-
 
 class Distant:
     """One worker's way to the server, in the loop of the bridge: what it asks, and that it lives.
@@ -23,6 +19,9 @@ class Distant:
     `lapsed` is called when the server has not heard of us for so long that others may get our jobs.
     `proven` is told again and again until when they will not.
     """
+
+    look_s = 2.0
+    """How often it asks the server about the jobs that it runs."""
 
     def __init__(self, app: Detent, told: Told, instance: str) -> None:
         assert told.server is not None  # noqa: S101 - else nobody makes one

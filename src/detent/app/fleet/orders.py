@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import BadOption
-from detent.runtime.remote.client import Server
+from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.spec import OnSick, Probe, Recycle

@@ -112,20 +112,35 @@ class Endings:
 
     def __init__(self, now: int) -> None:
         self._now = now
+        self._by: By | None = None
         self._shape: _Values | None = None
 
     def decide(self, job: Job, command: Complete, ctx: Context) -> Answer:
         """The answer of `decide`, copied where another job stood just like this one."""
         before = astuple(job)
-        is_common = self._is_common(job, command, ctx)
+        is_common = (
+            self._is_common(job, command)
+            and ctx.reason is None
+            and ctx.place is None
+            and is_plain_name(ctx.command_id)
+        )
         if is_common and self._shape == _shape(before) and self._by == ctx.by:
-            return self._like_another(before, command, ctx)
+            return self._like_another(before, ctx.command_id, command.digest)
         answer = decide(job, command, self._now, ctx)
         if is_common and isinstance(answer, Accepted) and len(answer.events) == 1:
             self._learn(before, answer, command, ctx)
         return answer
 
-    def _is_common(self, job: Job, command: Complete, ctx: Context) -> bool:
+    def knows(self, job: Job, command: Complete, by: By) -> bool:
+        """Whether this one, too, can be `copied`: under a plain name, and for no reason told."""
+        is_common = self._is_common(job, command) and self._by == by
+        return is_common and self._shape == _shape(astuple(job))
+
+    def copied(self, job: Job, command_id: str, digest: str | None) -> Accepted:
+        """The end of a job that is known to stand like the last one that was learnt from."""
+        return self._like_another(astuple(job), command_id, digest)
+
+    def _is_common(self, job: Job, command: Complete) -> bool:
         """It is reported under the lease that it has, in time, and nobody has called it off.
 
         The moment and the actor are those of the one that was decided about: what is left to be
@@ -134,10 +149,7 @@ class Endings:
         return (
             command.lease is not None
             and command.lease == job.lease
-            and ctx.reason is None
-            and ctx.place is None
             and job.last_at <= self._now
-            and is_plain_name(ctx.command_id)
             and (command.digest is None or is_plain_name(command.digest))
         )
 
@@ -146,10 +158,10 @@ class Endings:
         self._by, self._shape = ctx.by, _shape(before)
         self._after = list(astuple(answer.job))
         self._event = event[2:_COMMAND], event[_KIND:_DIGEST], _short(event[_DIGEST + 1 :])
-        if self._like_another(before, command, ctx) != answer:
+        if self._like_another(before, ctx.command_id, command.digest) != answer:
             self._shape = None
 
-    def _like_another(self, before: _Values, command: Complete, ctx: Context) -> Accepted:
+    def _like_another(self, before: _Values, command_id: str, digest: str | None) -> Accepted:
         after = self._after.copy()
         # What a job keeps through its completion and no other has.
         after[_ID], after[_CREATED], after[_PLACE_AT] = (
@@ -161,7 +173,7 @@ class Endings:
         after[_CLAIMED:_RECEIVED] = before[_CLAIMED:_RECEIVED]
         edge, between, facts = self._event
         names = before[0], before[_ID]
-        event: _Values = (*names, *edge, ctx.command_id, *between, command.digest, *facts)
+        event: _Values = (*names, *edge, command_id, *between, digest, *facts)
         return Accepted(Job(*after), (Event(*event),))
 
 

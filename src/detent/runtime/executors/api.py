@@ -31,7 +31,7 @@ class Rung(StrEnum):
     ABANDONED = "abandoned"
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Returned(msgspec.Struct, frozen=True, gc=False):
     """The handler returned that."""
 
     value: Any
@@ -85,6 +85,8 @@ class Run:
     The caller has opened the payload and set the mask of `ctx.heard` already. The context outlives
     the run: what it has heard is the caller's to carry to the store.
     """
+
+    __slots__ = ("around", "begun", "ctx", "opened", "signature", "stored")
 
     def __init__(
         self,

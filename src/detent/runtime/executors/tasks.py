@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from functools import partial
 
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.forks import original
+from detent.runtime.executors.forks import Forks, original
 from detent.runtime.executors.means import Kind
 
 PATIENCE_S = 0.05
@@ -103,12 +102,12 @@ class AsyncExecutor:
 
 async def _handled(run: Run) -> Ended:
     """What it returned or raised; if something around it swallows its error, it is nothing."""
-    pid = os.getpid()
+    forks = Forks.count
     with captured(run.ctx):
         try:
             call = run.call()
             if not run.around:
-                return original(pid, Returned(await call()))
+                return original(forks, Returned(await call()))
             ended: Ended = Returned(None)
             async with run.around.awaited([run.ctx]):
                 ended = Returned(await call())
@@ -116,5 +115,5 @@ async def _handled(run: Run) -> Ended:
             raise
         except BaseException as error:
             # Whatever a task does not keep to itself ends the loop, and everybody in it.
-            return original(pid, Raised(error))
-    return original(pid, ended)
+            return original(forks, Raised(error))
+    return original(forks, ended)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from detent.runtime.context import Context
 from detent.runtime.ending import Raised
 from detent.runtime.executors.api import Ended, Returned, Run, Rung, Stopped, settle
 from detent.runtime.executors.capture import captured
-from detent.runtime.executors.forks import original
+from detent.runtime.executors.forks import Forks, original
 from detent.runtime.executors.means import Kind
 from detent.runtime.middleware import Arounds
 
@@ -180,7 +179,7 @@ def _tell(outer: Arounds[Context], ended: Ended) -> None:
 
 
 def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> Ended:
-    pid = os.getpid()
+    forks = Forks.count
     ended: Ended = Returned(None)
     try:
         with around.here(ctx):
@@ -190,8 +189,8 @@ def _called(around: Arounds[Context], ctx: Context, call: Callable[[], Any]) -> 
             # It ran in the thread of whoever waits for it, and they have pressed Ctrl-C.
             raise
         # As a value: a future takes neither StopIteration nor what would end this process.
-        return original(pid, Raised(error))
-    return original(pid, ended)
+        return original(forks, Raised(error))
+    return original(forks, ended)
 
 
 def _is_main() -> bool:

@@ -16,7 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 import httptools
 import msgspec
 
-from detent.errors import BadOption, ServerAway, ServerRefused
+from detent.errors import ServerAway, ServerRefused
+from detent.runtime.remote.address import Server, authority
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 10.0
@@ -26,40 +27,6 @@ _TYPE: Final = "application/openjobspec+json"
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """What a server or something before it answers when another time may be better."""
 _OK: Final = range(200, 300)
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server is, and the key it lets us in with; several addresses are of one store."""
-
-    urls: tuple[str, ...]
-    key: str | None = None
-
-    def __post_init__(self) -> None:
-        for url in self.urls:
-            parts = _parts(url)
-            if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-                why = "server is an address like https://jobs.example.com"
-                raise BadOption(f"{why}, not {url[:100]!r}", option="server")
-        if not self.urls:
-            raise BadOption("server is one address at least", option="server")
-        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
-            raise BadOption("A key is one word, as `detent keys create` tells it", option="key")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether everybody on the way could read along."""
-        parts = [urlsplit(url) for url in self.urls]
-        return any(one.scheme == "http" and one.hostname not in _LOOPBACK for one in parts)
-
-    @property
-    def shown(self) -> str:
-        """The addresses for people: a key may be in the rest of them."""
-        parts = [urlsplit(url) for url in self.urls]
-        return ", ".join(f"{one.scheme}://{_authority(one)}" for one in parts)
-
-    def __repr__(self) -> str:
-        return f"<Server {self.shown}>"
 
 
 class _Request(NamedTuple):
@@ -189,7 +156,7 @@ class Client:
             self.close()
 
     async def _answer(self, request: _Request, kind: type[T], timeout_s: float) -> T:
-        name = _authority(request.place)
+        name = authority(request.place)
         try:
             async with asyncio.timeout(timeout_s):
                 status, text = await self._asked(request)
@@ -239,7 +206,7 @@ class Client:
         place, text = self._places[0], msgspec.json.encode(body)
         lines = [
             f"POST {place.path.rstrip('/')}/ojs/v1{path} HTTP/1.1",
-            f"Host: {_authority(place)}",
+            f"Host: {authority(place)}",
             f"Content-Type: {_TYPE}",
             f"Content-Length: {len(text)}",
         ]
@@ -264,16 +231,3 @@ def _read(status: int, text: bytes, kind: type[T]) -> T:
     fault = ServerAway if status in _LATER else ServerRefused
     why = told.message or "without a reason"
     raise fault(f"The server answers {status}: {why}", why=told.code or str(status))
-
-
-def _authority(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]
-
-
-def _parts(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts

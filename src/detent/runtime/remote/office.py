@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from detent.engine.access import ALL_QUEUES
 from detent.engine.asks import Ask
-from detent.engine.commands import Change
+from detent.engine.commands import Change, refusals
 from detent.engine.identity import Identity
 from detent.engine.progress import Before, Result
 from detent.engine.reports import Answered, Report, report_of
@@ -27,6 +27,7 @@ from detent.errors import NoStore
 from detent.host import host_name
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
+from detent.lifecycle.machine import Refusal
 from detent.runtime.remote.client import Client
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import (
@@ -175,6 +176,10 @@ class RemoteOffice:
                 answers[at] = _answer(one)
                 self._let_go(change.key, answers[at])
         return [answers[at] for at in range(len(changes))]
+
+    async def refused(self, changes: Sequence[Change]) -> dict[int, Refusal]:
+        """The same for whoever only wants to know which of them are refused."""
+        return refusals(await self.carry_out(changes))
 
     async def get(self, keys: Sequence[Key]) -> list[Stored | None]:
         """What the server knows of them, as far as a run must know it. They are held for longer."""

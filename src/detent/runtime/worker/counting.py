@@ -54,6 +54,12 @@ class Counts:
         self.slots_free += size - got
         self.sync_free += (size if is_sync else 0) - sync
 
+    def filed(self, done: int, failed: int, refused: int) -> None:
+        """What became of so many reports."""
+        self.done += done
+        self.failed += failed
+        self.lost += refused
+
     def free(self, kind: Kind, *, is_abandoned: bool) -> None:
         """A run has ended. A thread that goes on all the same keeps its slot for good."""
         if is_abandoned and kind is Kind.THREAD:

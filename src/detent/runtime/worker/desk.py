@@ -17,10 +17,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from detent.errors import DetentError, InstanceLost, StoreBusy, StoreError
 from detent.lifecycle import job as j
-from detent.lifecycle.machine import Refusal
 from detent.runtime.executors.api import Rung, Stopped
 from detent.runtime.executors.means import Kind
-from detent.runtime.reporting import Report, Reporter
+from detent.runtime.reporting import Filed, Report, Reporter
 from detent.runtime.running import Flight, Runner, Step
 from detent.runtime.worker.beginning import Unbegun, may_return
 from detent.runtime.worker.company import Company
@@ -321,17 +320,16 @@ class Desk:
         if self.is_lapsed:
             return []
         try:
-            answers = await self._patiently(lambda: self._reporter.file(reports), _is_borne)
+            filed = await self._patiently(lambda: self._reporter.file(reports), _is_borne)
         except DetentError as error:
             if _is_held_up(error):
                 self._count_over(reports)
                 return await self._left([one for one in reports if one.change is not None])
             if len(reports) > 1:
                 return await self._file_each(reports)
-            answers = await self._refile(reports[0], error)
+            filed = await self._refile(reports[0], error)
         self._count_over(reports)
-        for answer in answers:
-            self._count(answer)
+        self.counts.filed(filed.done, filed.failed, filed.refused)
         return []
 
     async def _file_each(self, reports: Sequence[Report]) -> list[Report]:
@@ -355,7 +353,7 @@ class Desk:
                 self.counts.failed += 1
         return left
 
-    async def _refile(self, report: Report, error: DetentError) -> list[j.Answer]:
+    async def _refile(self, report: Report, error: DetentError) -> Filed:
         """What it returned or said cannot be stored: then that is how it ended."""
         failed = self._reporter.unstorable(report.flight, error)
         try:
@@ -365,20 +363,11 @@ class Desk:
             return await self._patiently(lambda: self._reporter.file([failed]))
         except DetentError:
             _log.exception("the end of job %s cannot be stored", report.flight.key[1])
-            self.counts.lost += 1
-            return []
+            return Filed(refused=1)
 
     def _count_over(self, reports: Sequence[Report]) -> None:
         """Those whose end counts no more: their lines are kept, and that is all."""
         self.counts.lost += sum(one.change is None for one in reports)
-
-    def _count(self, answer: j.Answer) -> None:
-        if isinstance(answer, Refusal):
-            self.counts.lost += 1
-        elif answer.job.state is j.JobState.COMPLETED:
-            self.counts.done += 1
-        elif isinstance(answer, j.Accepted) and answer.events[0].name in ("fail", "lose"):
-            self.counts.failed += 1
 
 
 def _is_hopeless(flight: Flight) -> bool:

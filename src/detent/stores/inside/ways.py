@@ -13,10 +13,22 @@ from typing import Any, Final
 import msgspec
 
 from detent.errors import UnknownConnection
-from detent.stores.inside import sqlite
 from detent.stores.inside.postgres import answered, in_our_words, told
 from detent.stores.inside.statements import SQL
 from detent.stores.shapes import Outcome, Rejected, Unit
+
+
+def _sqlite(connection: Any, unit: Unit, now: int) -> Outcome:
+    # It brings the store along: megabytes in every process that has another one.
+    from detent.stores.inside.sqlite import write  # noqa: PLC0415
+
+    return write(connection, unit, now)
+
+
+def _sqlite_through(connection: Any, driver: Any, unit: Unit, now: int) -> Outcome:
+    from detent.stores.inside.sqlite import write_through  # noqa: PLC0415
+
+    return write_through(connection, driver, unit, now)
 
 
 def _call(words: str, unit: Unit) -> str:
@@ -59,7 +71,7 @@ def _django(connection: Any, unit: Unit, now: int) -> Outcome:
     connection.validate_no_broken_transaction()
     if connection.vendor == "sqlite":
         connection.ensure_connection()
-        return sqlite.write(connection.connection, unit, now)
+        return _sqlite(connection.connection, unit, now)
     if connection.vendor != "postgresql":
         raise _unknown(f"Django on {connection.vendor}")
     units = told(unit)
@@ -91,8 +103,8 @@ def _alchemy_on_sqlite(connection: Any, unit: Unit, now: int) -> Outcome:
         connection.begin()
     pooled = connection.connection
     if pooled.dbapi_connection is pooled.driver_connection:
-        return sqlite.write(pooled.dbapi_connection, unit, now)
-    return sqlite.write_through(pooled.dbapi_connection, pooled.driver_connection, unit, now)
+        return _sqlite(pooled.dbapi_connection, unit, now)
+    return _sqlite_through(pooled.dbapi_connection, pooled.driver_connection, unit, now)
 
 
 def _session(session: Any, unit: Unit, now: int) -> Outcome:
@@ -118,7 +130,7 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 _WAYS: Final = {
-    ("sqlite3", "Connection"): _Way(sqlite.write, "sqlite3.Connection"),
+    ("sqlite3", "Connection"): _Way(_sqlite, "sqlite3.Connection"),
     ("psycopg", "Connection"): _Way(_psycopg, "psycopg.Connection"),
     ("psycopg", "AsyncConnection"): _Way(_psycopg_async, "psycopg.AsyncConnection", True),
     ("asyncpg", "Connection"): _Way(_asyncpg, "asyncpg.Connection", True),

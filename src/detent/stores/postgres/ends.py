@@ -15,6 +15,7 @@ from msgspec.structs import astuple
 
 from detent.lifecycle.event import Event
 from detent.stores.api import Move, Unit
+from detent.stores.completions import Completions
 from detent.stores.postgres.rows import rest_of
 
 _SEPARATOR: Final = "\x1f"
@@ -61,20 +62,36 @@ def ends_of(units: Sequence[Unit]) -> Ends | None:
 
     Nothing if not all of them are like it.
     """
-    like = _likeness(units[0], units[0].moves[0], astuple(units[0].moves[0].events[0]))
+    first = units[0]
+    if isinstance(units, Completions):
+        if len({row[-1] for row in units.rows}) > 1:
+            return None
+        return _ends(first.moves[0], [_own(units, at) for at in range(len(units))])
+    like = _likeness(first, first.moves[0], astuple(first.moves[0].events[0]))
     rows: list[_Row] = []
     for unit in units:
         row = _row(unit, like)
         if row is None:
             return None
         rows.append(row)
+    return _ends(first.moves[0], rows)
+
+
+def _ends(first: Move, rows: list[_Row]) -> Ends | None:
     if sum(len(row[5]) for row in rows) > _CHARS:
         return None
     order = sorted(range(len(rows)), key=rows.__getitem__)
     columns = [joined(column) for column in zip(*(rows[at] for at in order), strict=True)]
     if None in columns or len({row[0] for row in rows}) < len(rows):
         return None
-    return _told(units[0].moves[0], dict(zip(_COLUMNS, columns, strict=True)), order)
+    return _told(first, dict(zip(_COLUMNS, columns, strict=True)), order)
+
+
+def _own(ends: Completions, at: int) -> _Row:
+    """What is this one's own, of those that are known to be alike."""
+    job, command_id, digest, result, _ = ends.rows[at]
+    rest = "" if digest is None else rest_of(astuple(ends[at].moves[0].events[0])) or ""
+    return job.id, str(job.version), job.lease or "", command_id, rest, result or ""
 
 
 def _likeness(unit: Unit, move: Move, event: tuple[Any, ...]) -> tuple[Any, ...]:

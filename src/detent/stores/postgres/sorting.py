@@ -46,10 +46,10 @@ def sort(units: Sequence[Unit]) -> Batch:
     common = _shared(units) if isinstance(units, Births) and units else None
     if common is not None:
         return Batch(units, frozenset((common.lane,)), born=common)
-    units = tuple(units)
     ends = ends_of(units) if units and _is_end(units[0]) else None
     if ends is not None:
         return Batch(units, frozenset(), moves=True, fusable=True, reports=True, ends=ends)
+    units = tuple(units)
     sound = [is_sound(unit) for unit in units]
     news = [new for unit, is_good in zip(units, sound, strict=True) if is_good for new in unit.new]
     keyed = any(new.unique is not None or new.idempotency is not None for new in news)

@@ -51,6 +51,8 @@ class Transaction:
         if isinstance(units, Births) and self.pending.bear(units):
             self.writing.has_made_available = True
             return (COMMITTED,) * len(units)
+        # They are looked at more than once, and some are made anew for everybody who looks.
+        units = tuple(units)
         if len(units) < FEW:
             return tuple(self._commit_each(units, now))
         outcomes: list[Outcome] = []

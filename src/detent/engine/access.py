@@ -61,9 +61,12 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def opens(self, secret: str, now: int) -> bool:
         """Whether this is its secret and its time is not over; takes the same time either way."""
-        is_same = hmac.compare_digest(_digest(secret), self.digest)
+        return hmac.compare_digest(_digest(secret), self.digest) and self.is_good(now)
+
+    def is_good(self, now: int) -> bool:
+        """Whether it opens anything for whoever has it."""
         is_over = self.expires_at is not None and self.expires_at <= now
-        return is_same and not is_over and self.revoked_at is None
+        return not is_over and self.revoked_at is None
 
 
 class Principal(msgspec.Struct, frozen=True):

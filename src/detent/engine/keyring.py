@@ -58,6 +58,11 @@ class Keyring:
         told = environ.get("DETENT_SECRET_KEYS") or environ.get("DETENT_SECRET_KEY") or ""
         return cls([text.strip() for text in told.split(",") if text.strip()], path)
 
+    @property
+    def can_lock(self) -> bool:
+        """Whether there is a key that locks, or a place where one would be made."""
+        return bool(self._given) or self._path is not None
+
     def first(self) -> SecretKey:
         """The key that locks; a key file that is missing is made."""
         if self._given:

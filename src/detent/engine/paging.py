@@ -1,11 +1,13 @@
-"""Reads everything that a filter finds, page by page."""
+"""Reads everything that there is of something, page by page."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from detent.stores.api import Key, ReadStore, Stored, key_of
+from detent.stores.api import Key, ReadStore, Record, Stored, key_of
 from detent.stores.select import Filter, Page
+
+RECORDS_PAGE = 1_000
 
 
 async def job_pages(store: ReadStore, chosen: Filter, size: int) -> AsyncIterator[Sequence[Stored]]:
@@ -14,3 +16,13 @@ async def job_pages(store: ReadStore, chosen: Filter, size: int) -> AsyncIterato
     while page := await store.find(chosen, Page(size, after)):
         yield page
         after = key_of(page[-1].job)
+
+
+async def all_records(store: ReadStore, kind: str, tenant: str = "") -> list[Record]:
+    """Every small record of a kind, by id, however many there are."""
+    found: list[Record] = []
+    while page := await store.records(kind, tenant, found[-1].id if found else None, RECORDS_PAGE):
+        found += page
+        if len(page) < RECORDS_PAGE:
+            break
+    return found

@@ -126,7 +126,7 @@ class Queries:
         counts: dict[str, dict[str, int]] = {}
         for one in await self._store.counts(tenant):
             counts.setdefault(one.queue, {})[one.state] = one.count
-        doors = await self._doors(tenant, GateKind.QUEUE)
+        doors = await self.doors(tenant, GateKind.QUEUE)
         limits = {
             one.row.name: one
             for one in await self._store.limits(tenant)
@@ -157,9 +157,9 @@ class Queries:
         )
 
     async def _door(self, tenant: str, kind: GateKind, name: str) -> Door:
-        return (await self._doors(tenant, kind, name)).get(name, Door())
+        return (await self.doors(tenant, kind, name)).get(name, Door())
 
-    async def _doors(self, tenant: str, kind: GateKind, only: str | None = None) -> dict[str, Door]:
+    async def doors(self, tenant: str, kind: GateKind, only: str | None = None) -> dict[str, Door]:
         """The gates of a kind by name, each with who moved it last."""
         gates = {
             row.name: row.gate

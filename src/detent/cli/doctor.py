@@ -16,7 +16,7 @@ from detent.cli.config import named_store
 from detent.cli.output import counted, render, say, say_json, stdout_is_terminal
 from detent.cli.places import shown_url
 from detent.cli.showing import cell, table
-from detent.engine.doctor import Patient, examined
+from detent.engine.doctor.examination import Patient, examined
 from detent.stores.checks import Check, Grade
 
 _STYLES = {Grade.OK: "green", Grade.WARN: "yellow", Grade.BAD: "bold red"}

@@ -14,7 +14,7 @@ from detent.errors import StoreError, StoreUnavailable
 from detent.stores.checks import Check, Grade, fine, harm, notice, refused, sealed, warning
 from detent.stores.migrations import checked
 from detent.stores.postgres.address import Address, read
-from detent.stores.postgres.connection import Connection, Row, open_connection
+from detent.stores.postgres.connection import Connection, open_connection
 from detent.stores.postgres.faults import FAULTS, translated
 from detent.stores.postgres.migrate import versions
 from detent.stores.postgres.server import LOSES, ServerClock, need_fit, promises

@@ -23,6 +23,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.engine.limits import need_name
+from detent.engine.paging import all_records
 from detent.errors import BadOption, StoreBusy, UnknownKey
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
@@ -155,7 +156,7 @@ class Access:
 
     async def list(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
-        found = [_read(one) for one in await self._store.records(KIND, limit=_KNOWN_MAX)]
+        found = [_read(one) for one in await all_records(self._store, KIND)]
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
     async def revoke(self, key_id: str) -> Key:

@@ -18,11 +18,16 @@ async def job_pages(store: ReadStore, chosen: Filter, size: int) -> AsyncIterato
         after = key_of(page[-1].job)
 
 
-async def all_records(store: ReadStore, kind: str, tenant: str = "") -> list[Record]:
-    """Every small record of a kind, by id, however many there are."""
+async def all_records(
+    store: ReadStore, kind: str, tenant: str = "", begin: str = ""
+) -> list[Record]:
+    """Every small record of a kind, by id, however many; only those whose ids begin like that."""
     found: list[Record] = []
-    while page := await store.records(kind, tenant, found[-1].id if found else None, RECORDS_PAGE):
-        found += page
-        if len(page) < RECORDS_PAGE:
+    after = begin or None
+    while page := await store.records(kind, tenant, after, RECORDS_PAGE):
+        meant = [one for one in page if one.id.startswith(begin)]
+        found += meant
+        if len(meant) < RECORDS_PAGE:
             break
+        after = page[-1].id
     return found

@@ -21,6 +21,7 @@ from detent.stores.migrations import checked
 from detent.stores.sqlite import place
 from detent.stores.sqlite.connection import need_version, open_as_it_is
 from detent.stores.sqlite.faults import translated
+from detent.stores.sqlite.growing import LARGE
 from detent.stores.sqlite.migrate import look
 from detent.stores.sqlite.statements import MIGRATIONS, SQL
 from detent.stores.sqlite.threads import beside
@@ -29,7 +30,6 @@ _MIB: Final = 1 << 20
 _FREE_LEAST: Final = 128 * _MIB
 """With less than this the log alone may not fit, which may grow to 64 MiB between checkpoints."""
 _FREE_GOOD: Final = 1_024 * _MIB
-_LOG_MOST: Final = 256 * _MIB
 _STEPS: Final = 10_000
 """How much of the quick look is done between two looks at the clock."""
 
@@ -100,7 +100,7 @@ def log(path: Path) -> Check:
     """Whether the log is taken into the file in time."""
     file = path.with_name(f"{path.name}-wal")
     size = file.stat().st_size if file.exists() else 0
-    if size <= _LOG_MOST:
+    if size < LARGE:
         return fine("log", f"{size // _MIB} MiB in {file.name}")
     why = "somebody reads for so long that it cannot be taken into the file: reading gets slow"
     mend = "end whoever has the file open in a long transaction: lsof names them"

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 from detent import errors
+from detent.stores import checks
 from detent.stores.api import Store
-from detent.stores.checks import Check, notice
 from detent.stores.migrations import Migration, Watch
 
 __all__ = [
@@ -61,7 +61,7 @@ def open(  # noqa: A001
     return store
 
 
-async def checkup(url: str, *, within_s: float) -> Sequence[Check]:
+async def checkup(url: str, *, within_s: float) -> Sequence[checks.Check]:
     """What is as it should be about this database and what is not; nothing is changed.
 
     A database that does not answer in that time is not waited for.
@@ -72,8 +72,8 @@ async def checkup(url: str, *, within_s: float) -> Sequence[Check]:
     if find_spec(name) is None:
         module.connect(url, None)
         why = "everything is gone when the program ends, and no other program sees it"
-        return [notice("store", "in memory", why, "name a file, or a PostgreSQL server")]
-    found: Sequence[Check] = await import_module(name).checkup(url, within_s)
+        return [checks.notice("store", "in memory", why, "name a file, or a PostgreSQL server")]
+    found: Sequence[checks.Check] = await import_module(name).checkup(url, within_s)
     return found
 
 

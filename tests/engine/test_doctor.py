@@ -10,7 +10,7 @@ import pytest
 from detent.engine.access import Scope
 from detent.engine.addresses import Rules
 from detent.engine.asks import Ask
-from detent.engine.doctor import fleet, keys, steering
+from detent.engine.doctor.examination import LOOKS
 from detent.engine.doctor.sight import sight_of
 from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
@@ -28,21 +28,12 @@ from tests.engine.working import claim, complete_all, push
 
 DAY = 86_400 * SECOND
 OLD, NEW = new_key(), new_key()
-_LOOKS = (
-    keys.secrets,
-    keys.access,
-    fleet.workers,
-    fleet.upkeep,
-    steering.pauses,
-    steering.webhooks,
-    steering.retention,
-)
 
 
 async def looked(engine: Engine) -> dict[str, Check]:
     """Every check by its name."""
     sight = await sight_of(engine)
-    return {one.name: one for look in _LOOKS for one in await look(sight)}
+    return {one.name: one for look in LOOKS for one in await look(sight)}
 
 
 async def wrong(engine: Engine, *, production: bool = False) -> list[str]:

@@ -22,7 +22,7 @@ from detent.stores.checks import Check, Grade, harm, refused, warning
 
 WITHIN_S: Final = 5.0
 """How long a database may be silent, and how long one look at it may take."""
-_LOOKS: Final[tuple[Callable[[Sight], Awaitable[list[Check]]], ...]] = (
+LOOKS: Final[tuple[Callable[[Sight], Awaitable[list[Check]]], ...]] = (
     keys.secrets,
     keys.access,
     fleet.workers,
@@ -31,6 +31,7 @@ _LOOKS: Final[tuple[Callable[[Sight], Awaitable[list[Check]]], ...]] = (
     steering.webhooks,
     steering.retention,
 )
+"""Everything that is looked at through the store."""
 _DOORS: Final = ("store", "tables", "rights")
 """If one of these is bad, nobody gets inside."""
 _AWAY: Final = "without the database nothing is enqueued, claimed or ended"
@@ -83,7 +84,7 @@ async def _opened(patient: Patient) -> Sequence[Check]:
     async with opening as store, Engine(store, secrets=secrets) as engine:
         async with asyncio.timeout(2 * WITHIN_S):
             sight = await sight_of(engine)
-        return [one for look in _LOOKS for one in await _looked(look, sight)]
+        return [one for look in LOOKS for one in await _looked(look, sight)]
 
 
 async def _looked(look: Callable[[Sight], Awaitable[list[Check]]], sight: Sight) -> list[Check]:

@@ -6,19 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from detent.engine.doctor.sight import Sight
+from detent.engine.doctor.sight import Sight, waiting
 from detent.engine.engine import Engine
 from detent.engine.secrets import key_of, keys_of
 from detent.engine.telling import counted, told_at
 from detent.errors import SecretError
-from detent.lifecycle.job.table import PARKED
 from detent.stores.checks import Check, fine, harm, notice, refused, warning
-from detent.stores.select import Filter, Page
 
 _SOON_US: Final = 14 * 86_400 * 1_000_000
 _NAMED: Final = 5
-_TYPES_MAX: Final = 20
-_LOOKED: Final = Page(50, look=5_000)
 _WHY: Final = "a worker without its key discards such a job as secret_unreadable, for good"
 _MEND: Final = (
     "stop workers; put the key file back, or the old key behind the new one in DETENT_SECRET_KEYS"
@@ -64,13 +60,12 @@ def _locking(engine: Engine, declared: int, locked: Mapping[str, int]) -> Check:
 
 
 async def unopened_at_start(engine: Engine) -> dict[str, int]:
-    """The same for whoever starts: only types that declare secrets, and the newest of each."""
+    """The same for whoever starts, if any type declares secrets."""
+    if not await engine.declared.all():
+        return {}
     locked = Counter[str]()
-    for name in list(await engine.declared.all())[:_TYPES_MAX]:
-        for state in sorted(PARKED):
-            found = await engine.store.find(Filter(state=state, type=name), _LOOKED)
-            for one in found:
-                locked.update(keys_of(one.body.payload))
+    async for one in waiting(engine.store, await engine.store.counts()):
+        locked.update(keys_of(one.body.payload))
     return unopened(engine, locked)
 
 

@@ -6,8 +6,9 @@ long queue does not hide the others.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,11 +18,16 @@ from detent.engine.hurdles import is_alive
 from detent.engine.secrets import keys_of
 from detent.engine.upkeep import WORKERS_MAX
 from detent.lifecycle.job.table import PARKED, JobState
-from detent.stores.api import Counted, WorkerRow
-from detent.stores.select import Filter, Page
+from detent.stores.api import Counted, Store, Stored, WorkerRow
+from detent.stores.select import Filter, Only, Page
 
 _PAGE: Final = Page(100, look=20_000)
 _QUEUES_MAX: Final = 50
+_TENANTS_MAX: Final = 50
+_READY_MAX: Final = 10_000
+"""So many available jobs of a queue are found by an index; of more the newest are not far."""
+_ENOUGH_S: Final = 3.0
+"""For so long one goes on to the next queue."""
 
 
 class Kind(NamedTuple):
@@ -49,8 +55,11 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tenants(self) -> list[str]:
-        """Everybody who has jobs, and the nameless one."""
-        return sorted({"", *(one.tenant for one in self.counts)})
+        """The nameless one, and those who have the most jobs."""
+        jobs = Counter[str]()
+        for one in self.counts:
+            jobs[one.tenant] += one.count
+        return sorted({"", *(tenant for tenant, _ in jobs.most_common(_TENANTS_MAX))})
 
     def number(self, *states: str) -> int:
         """How many jobs are in these states."""
@@ -61,14 +70,28 @@ async def sight_of(engine: Engine) -> Sight:
     """What there is to see now."""
     store = engine.store
     counts, kinds, locked = await store.counts(), Counter[Kind](), Counter[str]()
-    waiting = [one for one in counts if one.state in PARKED and one.count]
-    for one in sorted(waiting, key=lambda one: -one.count)[:_QUEUES_MAX]:
-        chosen = Filter(tenant=one.tenant, queue=one.queue, state=one.state)
-        for found in await store.find(chosen, _PAGE):
-            locked.update(keys_of(found.body.payload))
-            if one.state == JobState.AVAILABLE:
-                kinds[Kind(one.tenant, one.queue, found.body.type)] += 1
+    async for one in waiting(store, counts):
+        locked.update(keys_of(one.body.payload))
+        if one.job.state is JobState.AVAILABLE:
+            kinds[Kind(one.job.tenant, one.job.queue, one.body.type)] += 1
     workers = await store.workers(WORKERS_MAX)
     return Sight(
         engine=engine, now=store.now(), counts=counts, workers=workers, kinds=kinds, locked=locked
     )
+
+
+async def waiting(store: Store, counts: Sequence[Counted]) -> AsyncIterator[Stored]:
+    """Some of what waits, of each queue."""
+    end = time.monotonic() + _ENOUGH_S
+    some = [one for one in counts if one.state in PARKED and one.count]
+    for one in sorted(some, key=lambda one: -one.count)[:_QUEUES_MAX]:
+        for found in await store.find(_chosen(one), _PAGE):
+            yield found
+        if time.monotonic() > end:
+            break
+
+
+def _chosen(one: Counted) -> Filter:
+    is_found_at_once = one.state == JobState.AVAILABLE and one.count <= _READY_MAX
+    only = Only.READY if is_found_at_once else None
+    return Filter(tenant=one.tenant, queue=one.queue, state=one.state, only=only)

@@ -18,6 +18,7 @@ from detent.engine.keyring import Keyring, new_key
 from detent.engine.posting import Poster
 from detent.engine.schedule import Plan
 from detent.engine.secrets import Secrets
+from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.worker import WorkerState
 from detent.stores.api import GateKind, Who, WorkerRow
 from detent.stores.checks import Check, Grade
@@ -96,6 +97,21 @@ async def test_a_long_queue_does_not_hide_a_short_one(world: World, engine: Engi
     await push(engine, type="unknown", queue="rare")
     await register(world, "w1", types=("known",))
     assert (await looked(engine))["types"].found == "nobody takes unknown in queue rare"
+
+
+async def test_who_fetches_over_http_has_some_time_to_come(world: World, engine: Engine) -> None:
+    await register(world, "w1", types=("other",))
+    await push(engine, profile=ProfileName.OJS)
+    assert "types" not in await wrong(engine)
+    world.clock.move(600 * SECOND)
+    await register(world, "w2", types=("other",))
+    assert (await looked(engine))["types"].found == "nobody takes mail.send in queue default"
+
+
+async def test_what_is_held_waits_for_nobody(world: World, engine: Engine) -> None:
+    await register(world, "w1", types=("other",))
+    await push(engine, held=True)
+    assert not {"types", "workers"} & set(await wrong(engine))
 
 
 async def test_nobody_has_looked_for_long(world: World, engine: Engine) -> None:

@@ -16,7 +16,9 @@ import psycopg
 import pytest
 
 from detent import stores
+from detent.app.connection import keyring_of
 from detent.engine.asks import Ask
+from detent.engine.doctor.examination import Patient, examined
 from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
 from detent.errors import BadUrl
@@ -54,6 +56,28 @@ def test_a_server_that_is_set_up_well_has_nothing_wrong(server: Server) -> None:
     assert {one.grade for one in found.values()} == {Grade.OK}
     assert found["rights"].graded(production=True) is Grade.WARN
     assert "superuser" in found["rights"].found
+
+
+def _written(url: str) -> list[str]:
+    """Every row of every table."""
+    asked = "SELECT relname FROM pg_class WHERE relnamespace = 'detent'::regnamespace"
+    names = [name for (name,) in sql(url, f"{asked} AND relkind = 'r' ORDER BY relname")]
+    rows = [sql(url, f"SELECT t::text FROM detent.{name} AS t ORDER BY 1") for name in names]  # noqa: S608
+    return [text for some in rows for (text,) in some]
+
+
+def test_nothing_is_changed_by_looking(tmp_path: Path) -> None:
+    url = databases().of(tmp_path)
+
+    async def fill() -> None:
+        async with stores.open(url) as store:
+            await Engine(store).enqueue([Ask(type="x")] * 3, USER)
+
+    asyncio.run(fill())
+    before = _written(url)
+    found = asyncio.run(examined(Patient(url, url, None, keyring_of)))
+    assert {"retention", "seals", "upkeep"} <= {one.name for one in found}
+    assert _written(url) == before
 
 
 def test_settings_that_lose_what_was_promised_are_bad(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def _alive(sight: Sight) -> Check:
     start = "detent worker starts some; who fetches over HTTP is not seen here"
     if not alive:
         why = "nothing that waits is run, and nobody fires what is due"
-        return (warning if waiting else notice)("workers", found, why, start)
+        return (warning if sight.kinds else notice)("workers", found, why, start)
     if len(alive) == 1:
         why = "while it is restarted, or stuck, nothing is run"
         return notice("workers", found, why, "start a second one, best on another machine")
@@ -93,7 +93,8 @@ async def _leases(sight: Sight) -> Check:
 async def _over(held: Sequence[Stored], sight: Sight, before: int) -> list[str]:
     leases = await sight.engine.store.leases([one.job.lease or "" for one in held])
     told = zip(held, leases, strict=True)
-    return [one.job.id for one, row in told if row is None or row.until < before][:_NAMED]
+    # One whose row is gone has just ended.
+    return [one.job.id for one, row in told if row is not None and row.until < before][:_NAMED]
 
 
 async def _schedules(sight: Sight) -> Check:

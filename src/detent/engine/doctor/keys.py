@@ -55,7 +55,7 @@ def _locking(engine: Engine, declared: int, locked: Mapping[str, int]) -> Check:
     if engine.secrets.can_lock:
         return fine("secrets", f"{counted(declared, 'type')} with secrets; {seen}")
     why = "jobs with secret arguments are refused with no_secret_key"
-    mend = "set DETENT_SECRET_KEY wherever jobs are enqueued or run"
+    mend = "set DETENT_SECRET_KEY wherever jobs are enqueued or run, and where this is asked"
     return harm("secrets", f"{counted(declared, 'type')} with secrets, and no key", why, mend)
 
 

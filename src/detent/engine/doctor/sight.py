@@ -17,7 +17,9 @@ from detent.engine.engine import Engine
 from detent.engine.hurdles import is_alive
 from detent.engine.secrets import keys_of
 from detent.engine.upkeep import WORKERS_MAX
+from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import PARKED, JobState
+from detent.lifecycle.profile import ProfileName
 from detent.stores.api import Counted, Store, Stored, WorkerRow
 from detent.stores.select import Filter, Only, Page
 
@@ -26,6 +28,9 @@ _QUEUES_MAX: Final = 50
 _TENANTS_MAX: Final = 50
 _READY_MAX: Final = 10_000
 """So many available jobs of a queue are found by an index; of more the newest are not far."""
+_OVER_HTTP: Final = (ProfileName.OJS, ProfileName.JOBNIK)
+_FETCHED_US: Final = 5 * 60 * 1_000_000
+"""What came over HTTP is mostly fetched so, by workers of which we see nothing; or nobody comes."""
 _ENOUGH_S: Final = 3.0
 """For so long one goes on to the next queue."""
 
@@ -39,7 +44,7 @@ class Kind(NamedTuple):
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a store. `kinds` are those of available jobs, `locked` the keys of all."""
+    """One moment of a store: the kinds of jobs that wait, and the keys that some are locked with."""
 
     engine: Engine
     now: int
@@ -72,12 +77,18 @@ async def sight_of(engine: Engine) -> Sight:
     counts, kinds, locked = await store.counts(), Counter[Kind](), Counter[str]()
     async for one in waiting(store, counts):
         locked.update(keys_of(one.body.payload))
-        if one.job.state is JobState.AVAILABLE:
+        if one.job.state is JobState.AVAILABLE and _is_for_us(one.job, store.now()):
             kinds[Kind(one.job.tenant, one.job.queue, one.body.type)] += 1
     workers = await store.workers(WORKERS_MAX)
     return Sight(
         engine=engine, now=store.now(), counts=counts, workers=workers, kinds=kinds, locked=locked
     )
+
+
+def _is_for_us(job: Job, now: int) -> bool:
+    """Whether workers that we can see should take it; who fetches over HTTP has some time first."""
+    since = job.ready_at or job.state_at
+    return job.profile not in _OVER_HTTP or now - since > _FETCHED_US
 
 
 async def waiting(store: Store, counts: Sequence[Counted]) -> AsyncIterator[Stored]:

@@ -86,14 +86,19 @@ def test_a_relative_address_is_for_laptops(path: Path, monkeypatch: pytest.Monke
     assert wrong("sqlite:detent.db", "--production")["address"] == "warn"
 
 
-def test_no_password_is_shown() -> None:
-    done = detent("doctor", "--store", "postgresql://ada:tiger@127.0.0.1:1/x")
-    assert done.code == 1
-    assert "tiger" not in done.said + done.complained
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[bad", "a@b"])
+def test_no_password_is_shown(host: str) -> None:
+    url = f"postgresql://ada:tiger@{host}/x"
+    for words in (["doctor"], ["config", "show"]):
+        done = detent(*words, "--store", url)
+        assert "Traceback" not in done.complained
+        assert "tiger" not in done.said + done.complained
 
 
 def test_an_address_that_is_none_is_told_and_not_a_traceback() -> None:
     assert "[bad_url]" in looked("mysql://x")["store"]["found"]
+    assert "[bad_url]" in looked("postgresql://ada:tiger@[bad/x")["store"]["found"]
+    assert "cannot be used" in looked(f"sqlite:///{'x' * 300}.db")["store"]["found"]
     assert looked("memory:")["store"]["grade"] == "ok"
     assert looked("memory:", "--production")["store"]["grade"] == "warn"
 
@@ -157,6 +162,16 @@ def test_pages_that_are_damaged(desk: Desk, tmp_path: Path) -> None:
         file.seek(-8_192, 2)
         file.write(b"\xff" * 8_192)
     assert looked(url_of(path))["pages"]["grade"] == "bad"
+
+
+def test_a_full_disk_is_not_taken_for_damage(path: Path) -> None:
+    log = path.with_name("detent.db-wal")
+    log.unlink(missing_ok=True)
+    # Whoever opens the file finds no place for its log.
+    log.mkdir()
+    found = looked(url_of(path))
+    assert "restore a backup" not in found["tables"]["mend"]
+    assert found["disk"]["grade"] == "ok"
 
 
 def test_a_journal_that_somebody_else_has_set(path: Path) -> None:

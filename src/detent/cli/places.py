@@ -113,7 +113,11 @@ def errors_end_the_command() -> AbstractContextManager[None]:
 
 def shown_url(url: str) -> str:
     """The address as anybody may see it: without its password."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Nobody can tell where a password in it would end.
+        return f"{url.partition(':')[0]}:***"
     if not parts.password:
         return url
     host = parts.netloc.rpartition("@")[2]

@@ -62,6 +62,12 @@ async def examined(patient: Patient) -> list[Check]:
             return found
     except DetentError as error:
         return [*found, refused("store", error, _AWAY, "detent config show --origin")]
+    except OSError as fault:
+        told = f"it cannot be used: {fault.strerror or fault}"
+        return [
+            *found,
+            harm("store", told, _AWAY, "check the address, and who may read the folder"),
+        ]
     return [*found, *await _inside(patient)]
 
 
@@ -72,6 +78,8 @@ async def _inside(patient: Patient) -> Sequence[Check]:
         return [refused("jobs", error, _HELD, _FREE)]
     except TimeoutError:
         return [harm("jobs", _SILENT, _HELD, _FREE)]
+    except OSError as fault:
+        return [harm("jobs", f"they cannot be read: {fault.strerror or fault}", _HELD, _FREE)]
 
 
 async def _opened(patient: Patient) -> Sequence[Check]:

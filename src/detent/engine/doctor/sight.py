@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """One moment of a store: the kinds of jobs that wait, and the keys that some are locked with."""
+    """One moment of a store: kinds of jobs that wait, and the keys that some are locked with."""
 
     engine: Engine
     now: int

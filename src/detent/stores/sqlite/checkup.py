@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from detent.errors import DetentError
+from detent.errors import DetentError, StoreCorrupt
 from detent.stores.alike import wall_clock
 from detent.stores.checks import Check, Grade, fine, harm, notice, refused, sealed, warning
 from detent.stores.migrations import checked
@@ -44,23 +44,30 @@ def _looked(path: Path, within_s: float) -> list[Check]:
     store = _placed(path)
     if store.grade is Grade.BAD:
         return [store]
+    # Without room nothing can even be opened, and that must not be taken for damage.
+    found = [store, room(path, shutil.disk_usage(path.parent).free), log(path)]
     try:
         tables = checked(MIGRATIONS, look(path))
-        found = [store, tables, room(path, shutil.disk_usage(path.parent).free), log(path)]
+        found.append(tables)
         with closing(open_as_it_is(path)) as connection:
             found += [_journal(connection), _pages(connection, within_s)]
             # Tables that are not as we know them are not asked.
             found += list(_seals(connection)) if tables.grade is not Grade.BAD else []
     except sqlite3.Error as error:
-        return [store, _unreadable(translated(error))]
+        return [*found, _unreadable(translated(error))]
     except DetentError as error:
-        return [store, _unreadable(error)]
+        return [*found, _unreadable(error)]
     return found
 
 
 def _unreadable(error: DetentError) -> Check:
-    why = "a file that cannot be read has lost its jobs, unless there is a backup"
-    return refused("tables", error, why, "keep the file as it is, and restore a backup elsewhere")
+    if isinstance(error, StoreCorrupt):
+        why = "what cannot be read any more is gone, unless there is a backup"
+        mend = "keep the file as it is, and restore a backup elsewhere"
+        return refused("tables", error, why, mend)
+    why = "workers and programs cannot use it either"
+    mend = "see whether the disk has room and is sound, and who else has the file open: lsof"
+    return refused("tables", error, why, mend)
 
 
 def _placed(path: Path) -> Check:

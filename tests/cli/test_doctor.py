@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from detent import Detent, stores
+from detent.engine.doctor.surroundings import event_loop, libraries, needed
 from detent.stores.checks import Grade
 from detent.stores.sqlite.checkup import log, room
 from tests.cli.commands import detent
@@ -73,6 +74,15 @@ def test_what_is_bad_comes_first_and_ends_with_1(desk: Desk, tmp_path: Path) -> 
     assert done.code == 1
     advice = done.said.split("\n\n")[1]
     assert advice.startswith("bad  store")
+
+
+def test_libraries_that_are_missing_are_named() -> None:
+    assert {"msgspec", "cronsim", "typer"} <= set(needed("detent"))
+    assert not {"asyncpg", "aiohttp"} & set(needed("detent")), "extras are for who asks for them"
+    assert libraries(needed("detent")).grade is Grade.OK
+    found = libraries(["msgspec", "no-such-package"])
+    assert (found.grade, found.found) == (Grade.BAD, "missing: no-such-package")
+    assert event_loop("no-such-package").graded(production=True) is Grade.WARN
 
 
 def test_it_says_who_names_the_store(desk: Desk) -> None:

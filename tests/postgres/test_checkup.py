@@ -226,6 +226,20 @@ def test_events_that_nobody_seals_are_told_with_their_age(tmp_path: Path) -> Non
     assert looked(url)["seals"].found == "every event is sealed"
 
 
+def test_what_somebody_has_locked_is_told_and_not_waited_for(server: Server) -> None:
+    url = server.url("postgres")
+    with psycopg.connect(url) as held:
+        held.execute("LOCK TABLE detent.jobs IN ACCESS EXCLUSIVE MODE")
+        found = asyncio.run(examined(Patient(url, url, None, keyring_of)))
+        assert (found[-1].name, found[-1].grade) == ("jobs", Grade.BAD)
+        assert "[store_busy]" in found[-1].found
+        held.rollback()
+        held.execute("LOCK TABLE detent.gates IN ACCESS EXCLUSIVE MODE")
+        told = {one.name: one for one in asyncio.run(examined(Patient(url, url, None, keyring_of)))}
+    assert told["pauses"].grade is Grade.BAD
+    assert told["webhooks"].grade is told["workers"].grade is Grade.OK
+
+
 def test_clocks_that_are_apart() -> None:
     assert apart(1 * SECOND).grade is Grade.OK
     assert apart(-90 * SECOND).grade is Grade.WARN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from importlib import metadata
-from importlib.util import find_spec
 
 from detent.stores.checks import Check, fine, harm, notice
 
@@ -13,13 +13,18 @@ from detent.stores.checks import Check, fine, harm, notice
 def python() -> list[Check]:
     """The interpreter and the libraries that we bring along."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
-    told = f"{found}, detent {metadata.version('detent')}"
-    missing = [name for name in needed("detent") if not _is_there(name)]
-    if missing:
-        why = "what needs it fails when it is first used, perhaps in the middle of a job"
-        mend = f"pip install {' '.join(missing)}, or install detent anew"
-        return [fine("Python", told), harm("libraries", f"missing: {missing}", why, mend), _loop()]
-    return [fine("Python", told), fine("libraries", "all are there"), _loop()]
+    told = fine("Python", f"{found}, detent {metadata.version('detent')}")
+    return [told, libraries(needed("detent")), event_loop("uvloop")]
+
+
+def libraries(names: Sequence[str]) -> Check:
+    """Whether all of these are installed."""
+    missing = [name for name in names if not _is_there(name)]
+    if not missing:
+        return fine("libraries", f"all {len(names)} are there")
+    why = "what needs it fails when it is first used, perhaps in the middle of a job"
+    mend = f"pip install {' '.join(missing)}, or install detent anew"
+    return harm("libraries", f"missing: {', '.join(missing)}", why, mend)
 
 
 def needed(package: str) -> list[str]:
@@ -43,11 +48,12 @@ def _is_there(name: str) -> bool:
     return True
 
 
-def _loop() -> Check:
-    if find_spec("uvloop") is not None:
-        return fine("event loop", f"uvloop {metadata.version('uvloop')}")
+def event_loop(name: str) -> Check:
+    """Whether the quick one is there."""
+    if _is_there(name):
+        return fine("event loop", f"{name} {metadata.version(name)}")
     why = "servers and workers run on Python's own loop, which is a good deal slower"
-    return notice("event loop", "asyncio: uvloop is not there", why, "pip install uvloop")
+    return notice("event loop", f"asyncio: {name} is not there", why, f"pip install {name}")
 
 
 def address(url: str, shown: str, origin: str | None) -> Check:

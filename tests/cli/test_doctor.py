@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from detent import Detent, stores
 from detent.engine.doctor.surroundings import event_loop, libraries, needed
+from detent.engine.keyring import new_key
 from detent.stores.checks import Grade
 from detent.stores.sqlite.checkup import log, room
 from tests.cli.commands import detent
@@ -174,6 +176,18 @@ def test_pages_that_are_damaged(desk: Desk, tmp_path: Path) -> None:
     assert looked(url_of(path))["pages"]["grade"] == "bad"
 
 
+def test_a_look_at_many_pages_is_broken_off(path: Path) -> None:
+    spoil(
+        path,
+        "CREATE TABLE large AS"
+        " WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT 100000)"
+        " SELECT n FROM n",
+    )
+    found = {one.name: one for one in asyncio.run(stores.checkup(url_of(path), within_s=0))}
+    assert found["pages"].grade is Grade.OK
+    assert "broken off: detent verify" in found["pages"].found
+
+
 def test_a_full_disk_is_not_taken_for_damage(path: Path) -> None:
     log = path.with_name("detent.db-wal")
     log.unlink(missing_ok=True)
@@ -241,6 +255,14 @@ def test_a_store_that_was_restored_without_its_key(path: Path) -> None:
     assert found["grade"] == "bad"
     assert "the key is not here" in found["found"]
     assert not path.with_name("detent.db-key").exists()
+
+
+def test_a_key_file_that_others_may_read(path: Path) -> None:
+    locked(path)
+    key = path.with_name("detent.db-key")
+    key.write_text(f"{new_key()}\n", "ascii")
+    key.chmod(0o644)
+    assert "[bad_secret_key]" in looked(url_of(path))["secrets"]["found"]
 
 
 def test_keys_in_the_environment_that_are_none(path: Path) -> None:

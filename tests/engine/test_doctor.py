@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
+from detent import stores
 from detent.engine.access import Scope
 from detent.engine.addresses import Rules
 from detent.engine.asks import Ask
@@ -234,6 +236,10 @@ async def test_secrets_are_declared_and_there_is_no_key(world: World) -> None:
     await keyed(world, OLD).declared.tell({"pay": ("kwargs.token",)})
     assert (await looked(keyed(world)))["secrets"].found == "1 type with secrets, and no key"
     assert "secrets" not in await wrong(keyed(world, NEW))
+
+
+def test_a_start_is_not_held_up_by_a_store_that_cannot_be_asked() -> None:
+    assert asyncio.run(doubts(Engine(stores.open("memory:", clock=lambda: 0)))) == []
 
 
 async def test_whoever_starts_without_the_key_is_told_once(

@@ -15,6 +15,7 @@ from detent.engine import switches
 from detent.engine.ending import Ending, Holding, ending_of, holding_of
 from detent.engine.hurdles import Ahead, Door, Facts, Hurdle, expected_at, hurdles, in_the_way
 from detent.engine.story import Story, story_of
+from detent.engine.upkeep import WORKERS_MAX
 from detent.errors import UnknownJob
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
@@ -153,7 +154,7 @@ class Queries:
             flow=flow,
             limits=await self._limits(stored),
             ahead=await self._ahead(job, now),
-            workers=tuple(await self._store.workers()),
+            workers=tuple(await self._store.workers(WORKERS_MAX)),
         )
 
     async def _door(self, tenant: str, kind: GateKind, name: str) -> Door:
@@ -218,7 +219,7 @@ class Queries:
         if job.wire:
             [lease] = await self._store.leases([job.lease or ""])
             return lease
-        rows = [row for row in await self._store.workers() if row.id == job.holder]
+        rows = [row for row in await self._store.workers(WORKERS_MAX) if row.id == job.holder]
         return Lease(rows[0].alive_until) if rows else None
 
     async def _stored(self, key: Key) -> Stored:

@@ -12,9 +12,11 @@ from detent import Detent
 from tests.postgres.server import databases
 
 PROGRAM = """
-import asyncio, atexit, os, sys, threading
+import asyncio, atexit, logging, os, sys, threading
 from detent import Detent
 
+# The server of the tests forgets everything without power, and whoever works there is told so.
+logging.getLogger("detent.engine.doctor").setLevel(logging.ERROR)
 app = Detent(sys.argv[1])
 
 @app.job(name="add")

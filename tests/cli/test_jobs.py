@@ -185,7 +185,35 @@ def test_a_job_that_is_not_there_ends_with_1(desk: Desk, verb: str) -> None:
     assert done.complained.endswith("[unknown_job].")
 
 
+@pytest.mark.parametrize("verb", ["show", "history", "logs", "why"])
+def test_the_beginning_of_an_id_is_enough_if_only_one_begins_so(desk: Desk, verb: str) -> None:
+    job = desk.push(id="01999999-aaaa-7000-8000-000000000001")
+    done = desk.run("jobs", verb, job[:8], "--json")
+    assert (done.code, done.complained) == (0, "")
+    assert verb == "logs" or done.data["id"] == job
+    assert desk.run("jobs", verb, job[:7]).complained.endswith("[unknown_job].")
+    other = desk.push(id="01999999-bbbb-7000-8000-000000000001")
+    done = desk.run("jobs", verb, job[:8])
+    assert (done.code, done.said) == (2, "")
+    assert job in done.complained
+    assert other in done.complained
+    assert done.complained.endswith("[ambiguous_id].")
+
+
 # --- acting ---------------------------------------------------------------------------------------
+
+
+def test_whoever_acts_on_a_beginning_is_told_on_whom_and_never_acts_on_another(desk: Desk) -> None:
+    job = desk.push(id="01999999-aaaa-7000-8000-000000000001")
+    [told] = desk.data("jobs", "cancel", job[:8])["jobs"]
+    assert (told["id"], told["answer"]) == (job, "accepted")
+    assert desk.data("jobs", "rerun", job[:8], "-r", "mended")["jobs"][0]["id"] == job
+    other = desk.push(id="01999999-bbbb-7000-8000-000000000001")
+    whole = desk.push()
+    done = desk.run("jobs", "cancel", whole, job[:8])
+    assert (done.code, "[ambiguous_id]" in done.complained) == (2, True)
+    states = [desk.data("jobs", "show", one)["state"] for one in (whole, other)]
+    assert states == ["available", "available"]
 
 
 def test_each_verb_does_what_it_says(desk: Desk) -> None:

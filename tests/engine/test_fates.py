@@ -12,7 +12,7 @@ from detent.engine.asks import Ask
 from detent.engine.engine import Engine
 from detent.engine.moulds import mould_of
 from detent.errors import StoreBusy, StoreError, StoreUnavailable
-from detent.stores import births
+from detent.stores import uniform
 from detent.stores.api import Idempotency
 from detent.stores.faulty import Fault, Faults, faulty
 from detent.stores.select import Filter, Page
@@ -27,7 +27,7 @@ Enqueue = Callable[[Engine, World], Awaitable[object]]
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that few jobs are many steps."""
-    for module in (births, coalesce, enqueueing):
+    for module in (uniform, coalesce, enqueueing):
         monkeypatch.setattr(module, "RECORDS_MAX", 4)
 
 

@@ -16,7 +16,16 @@ from detent.engine.telling import told_at, told_span
 from detent.errors import UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.retry import RetryPolicy
-from detent.stores.api import GateKind, Limit, LimitKind, Note, Stored, key_of
+from detent.stores.api import (
+    GateKind,
+    Limit,
+    LimitKind,
+    Note,
+    Stored,
+    Who,
+    WorkerRow,
+    key_of,
+)
 from detent.stores.select import Filter, Page
 from tests.contract.making import SECOND, USER
 from tests.contract.world import World
@@ -53,6 +62,18 @@ async def test_with_a_worker_and_nothing_in_the_way_it_is_said_so(
     assert found.expected_at == world.now
     assert of(found, "worker").verdict is Verdict.UNKNOWN
     assert "not recorded" in of(found, "worker").says
+
+
+async def test_of_very_many_workers_none_is_overlooked(world: World, engine: Engine) -> None:
+    job = await push(engine)
+    many = [
+        WorkerRow(f"w{n}", world.now + 60 * SECOND, who=Who(types=("other",)), state="running")
+        for n in range(1_001)
+    ]
+    last = WorkerRow("last", world.now + SECOND, who=Who(), state="running")
+    await world.store.beat([*many, last], now=world.now)
+    assert of(await why(engine, job), "worker").says == "last would take it."
+    assert len(await engine.workers.listed()) == 1_002
 
 
 async def test_without_a_worker_nobody_can_say_when(world: World, engine: Engine) -> None:

@@ -12,6 +12,7 @@ from detent.app.actions import DeclaredActions, DeclaredTypes
 from detent.app.connection import keyring_of
 from detent.app.detent import Detent
 from detent.engine.addresses import Rules
+from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
@@ -57,6 +58,7 @@ def web_app(url: str, settings: Settings, app: Detent | None = None) -> WebApp:
         if app is not None:
             secret = {name: one.hidden.declared for name, one in app.handlers.items()}
             await engine.declared.tell(secret)
+        await doubts(engine)
         service.opened(engine)
         ojs.opened()
         jobnik.opened()

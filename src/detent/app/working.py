@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 from detent.app.checking import need
 from detent.app.options import merged, need_known
+from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
 from detent.engine.processes import here
 from detent.errors import InstanceLost
@@ -121,6 +122,8 @@ class Working:
 
     async def _work(self) -> None:
         """One instance after the other: one that is declared lost is followed by a new one."""
+        reach = self._app.bridge.reach
+        await reach(doubts(await reach(self._app.engine())))
         while True:
             try:
                 return await self._live()

@@ -19,6 +19,7 @@ _COMMANDS = {
     "lifecycle": "lifecycle",
     "migrate": "migrate",
     "verify": "verify",
+    "doctor": "doctor",
     "prune": "prune",
     "replay": "replay",
     "events": "events",

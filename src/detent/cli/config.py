@@ -60,7 +60,7 @@ def settings(
 ) -> list[Setting]:
     """Everything that can be set from outside, in the order of what people look for."""
     app, app_from = told_url(environ)
-    url, url_from = (store, "--store") if store else (app, app_from)
+    url, url_from = named_store(environ, store)
     by, by_from = (actor, "--as") if actor else (os_user(), "user of the system")
     return [
         Setting("store", shown_url(url), url_from or _DEFAULT, "where commands look"),
@@ -68,6 +68,11 @@ def settings(
         Setting("actor", by, by_from, "whom the history names"),
         _colour(environ),
     ]
+
+
+def named_store(environ: Mapping[str, str], store: str | None) -> tuple[str, str | None]:
+    """Where commands look, and who says so, if anybody does."""
+    return (store, "--store") if store else told_url(environ)
 
 
 def _colour(environ: Mapping[str, str]) -> Setting:

@@ -20,6 +20,7 @@ from detent.cli.places import Place, asked
 from detent.cli.showing import answer, at, cell, facts, harmless, state_cell, table
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Verdict
+from detent.engine.naming import BEGINNING, meant
 from detent.engine.queries import Listing, Shown, Why
 from detent.engine.secrets import redacted
 from detent.engine.telling import told_span
@@ -30,7 +31,8 @@ from detent.stores.select import Filter, Page
 
 _FOLLOW_S = 0.25
 _MARKS = {Verdict.PASS: ("ok", "green"), Verdict.FAIL: ("NO", "red"), Verdict.UNKNOWN: ("?", "dim")}
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
+_ID = f"The id of the job, or {BEGINNING} or more characters that it begins with."
+Id = Annotated[str, typer.Argument(metavar="ID", help=_ID)]
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def show(place: Place, job: Id) -> None:
     """Tell the story of a job: where it was, for how long, what it was about, what came of it."""
 
     async def work(engine: Engine) -> Shown:
-        return await engine.queries.show((place.tenant, job))
+        return await engine.queries.show(await meant(engine.store, (place.tenant, job)))
 
     shown = asked(place, work)
     answer(place, shown_data(shown), *_story(shown))
@@ -104,12 +106,12 @@ def show(place: Place, job: Id) -> None:
 def history(place: Place, job: Id) -> None:
     """Show every move of a job: when, what, by whom and why."""
 
-    async def work(engine: Engine) -> Sequence[Event]:
-        return (await engine.queries.show((place.tenant, job))).history
+    async def work(engine: Engine) -> Shown:
+        return await engine.queries.show(await meant(engine.store, (place.tenant, job)))
 
-    events = asked(place, work)
-    data = {"id": job, "events": [event_data(one) for one in events]}
-    answer(place, data, _history(events))
+    shown = asked(place, work)
+    events = [event_data(one) for one in shown.history]
+    answer(place, {"id": shown.stored.job.id, "events": events}, _history(shown.history))
 
 
 @expanded
@@ -123,7 +125,8 @@ def logs(
     """Print the log of a job; with --json one object per line."""
 
     async def work(engine: Engine) -> None:
-        await _print_log(engine, place, (place.tenant, job), follow)
+        key = await meant(engine.store, (place.tenant, job))
+        await _print_log(engine, place, key, follow)
 
     asked(place, work)
 
@@ -133,7 +136,7 @@ def why(place: Place, job: Id) -> None:
     """Say why a job is where it is: what it waits for, who has it, or how it ended."""
 
     async def work(engine: Engine) -> Why:
-        return await engine.queries.why((place.tenant, job))
+        return await engine.queries.why(await meant(engine.store, (place.tenant, job)))
 
     found = asked(place, work)
     answer(place, why_data(found), *_reasons(found))

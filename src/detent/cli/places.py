@@ -19,6 +19,7 @@ from detent.cli.output import errors_end
 from detent.engine.engine import Engine
 from detent.engine.secrets import Secrets
 from detent.errors import (
+    AmbiguousId,
     BadOption,
     BadPolicy,
     BadSchedule,
@@ -43,7 +44,7 @@ StoreUrl = Annotated[
     ),
 ]
 """Which store, in every command."""
-_WRONG = (StoreError, BadOption, BadPolicy, BadSchedule, LimitError, UnknownType)
+_WRONG = (AmbiguousId, StoreError, BadOption, BadPolicy, BadSchedule, LimitError, UnknownType)
 """What says that the question itself was wrong, or could not be asked."""
 
 
@@ -112,7 +113,11 @@ def errors_end_the_command() -> AbstractContextManager[None]:
 
 def shown_url(url: str) -> str:
     """The address as anybody may see it: without its password."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Nobody can tell where a password in it would end.
+        return f"{url.partition(':')[0]}:***"
     if not parts.password:
         return url
     host = parts.netloc.rpartition("@")[2]

@@ -13,6 +13,7 @@ from detent.cli.jobdata import event_data
 from detent.cli.places import Place, asked
 from detent.cli.showing import answer, at, facts
 from detent.engine.engine import Engine
+from detent.engine.naming import meant
 from detent.engine.queries import Shown
 from detent.lifecycle.event import Event
 from detent.lifecycle.job import Job
@@ -40,14 +41,14 @@ def replay(
     until = None if when is None else _instant(when)
 
     async def work(engine: Engine) -> Shown:
-        return await engine.queries.show((place.tenant, job))
+        return await engine.queries.show(await meant(engine.store, (place.tenant, job)))
 
     shown = asked(place, work)
     events = [one for one in shown.history if until is None or one.at <= until]
     # The record of today is a witness only where nothing is left out.
     fault = audit(shown.history, shown.stored.job)
     record: Job | None = at_time(events, until or shown.stored.job.last_at)
-    data = _data(job, record, events, None if fault is None else fault.message)
+    data = _data(shown.stored.job.id, record, events, None if fault is None else fault.message)
     answer(place, data, _told(data))
     if record is None or fault is not None:
         raise typer.Exit(1)

@@ -18,15 +18,15 @@ from detent.cli.showing import answer, cell
 from detent.engine.bulk import Effects, Watch
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Clash, Enqueued
+from detent.engine.naming import BEGINNING, meant
 from detent.engine.telling import counted
 from detent.engine.verbs import Rerun, RunNow, Verb
 from detent.errors import UnknownJob
 from detent.lifecycle import job as j
 from detent.lifecycle.machine import Refusal
 
-Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="The ids; or say which by options.")
-]
+_IDS = f"The ids, or {BEGINNING} or more characters of each; or say which by options."
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help=_IDS)]
 Given = j.Answer | Enqueued | Clash
 
 
@@ -143,12 +143,14 @@ def _need_clear(wish: Wish) -> None:
 
 
 def _steer_named(verb: Verb, wish: Wish) -> None:
-    keys = [(wish.place.tenant, one) for one in wish.ids]
+    async def work(engine: Engine) -> list[tuple[str, Given]]:
+        # Whoever could mean several is told so before anything is changed.
+        keys = [await meant(engine.store, (wish.place.tenant, one)) for one in wish.ids]
+        by = wish.author.by, wish.author.reason
+        given = await engine.operators.apply(verb, keys, *by)
+        return [(name, one) for (_, name), one in zip(keys, given, strict=True)]
 
-    async def work(engine: Engine) -> Sequence[Given]:
-        return await engine.operators.apply(verb, keys, wish.author.by, wish.author.reason)
-
-    told = [_told(*one) for one in zip(wish.ids, asked(wish.place, work), strict=True)]
+    told = [_told(*one) for one in asked(wish.place, work)]
     lines = [cell(f"{one['id']}  {one['answer']}  {one['message']}".rstrip()) for one in told]
     answer(wish.place, {"jobs": told}, *lines)
     if any(one["answer"] == "refused" for one in told):

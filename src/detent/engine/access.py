@@ -23,6 +23,7 @@ from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
 from detent.engine.limits import need_name
+from detent.engine.paging import all_records
 from detent.errors import BadOption, StoreBusy, UnknownKey
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
@@ -61,9 +62,12 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def opens(self, secret: str, now: int) -> bool:
         """Whether this is its secret and its time is not over; takes the same time either way."""
-        is_same = hmac.compare_digest(_digest(secret), self.digest)
+        return hmac.compare_digest(_digest(secret), self.digest) and self.is_good(now)
+
+    def is_good(self, now: int) -> bool:
+        """Whether it opens anything for whoever has it."""
         is_over = self.expires_at is not None and self.expires_at <= now
-        return is_same and not is_over and self.revoked_at is None
+        return not is_over and self.revoked_at is None
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -152,7 +156,7 @@ class Access:
 
     async def list(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
-        found = [_read(one) for one in await self._store.records(KIND, limit=_KNOWN_MAX)]
+        found = [_read(one) for one in await all_records(self._store, KIND)]
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
     async def revoke(self, key_id: str) -> Key:

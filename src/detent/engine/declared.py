@@ -17,6 +17,7 @@ from detent.engine.asks import Ask
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX
 from detent.engine.identity import Identity
+from detent.engine.paging import all_records
 from detent.engine.secrets import REDACTED, redacted_at, values_at
 from detent.errors import BadArguments, StoreBusy
 from detent.stores.api import Committed, Own, Record, Store, Unit
@@ -85,6 +86,11 @@ class Declared:
             return asks
         paths = await self.of(unsure)
         return [_applied(ask, paths.get(ask.type, ())) for ask in asks]
+
+    async def all(self) -> dict[str, tuple[str, ...]]:
+        """The secret places of every type that has some."""
+        found = await all_records(self._store, KIND)
+        return {one.id: paths for one in found if (paths := _read(one).secret)}
 
     async def is_known(self, name: str) -> bool:
         """Whether a program of this type has been here: then what is written down is all."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine.identity import Identity
+from detent.engine.paging import all_records
 from detent.errors import StoreBusy
 from detent.lifecycle.event import By
 from detent.stores.api import Committed, Own, Record, Store, Unit
@@ -78,7 +79,7 @@ class Directives:
 
     async def waiting(self, supervisor: str) -> list[Directive]:
         """What that supervisor has been told and not answered; stale answers go on the way."""
-        found = await self._store.records(KIND)
+        found = await all_records(self._store, KIND)
         old = self._store.now() - _STALE_US
         for one in found:
             if _read(one).is_done and _read(one).asked_at < old:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from detent.engine.coalesce import Coalescer
 from detent.engine.commands import TRIES_MAX, Beside, Change, Commands
 from detent.engine.identity import Identity
+from detent.engine.paging import all_records
 from detent.errors import EngineInUse, StoreBusy
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -113,7 +114,7 @@ class Engines:
 
     async def types(self, tenant: str) -> frozenset[str]:
         """What engines of a tenant have said that they take, whether they are there or not."""
-        found = await self._store.records(KIND, tenant)
+        found = await all_records(self._store, KIND, tenant)
         return frozenset(name for one in found for name in _read(one).types)
 
     async def hand_back(self, jobs: Sequence[Stored], reason: str) -> list[j.Answer]:

@@ -212,13 +212,14 @@ def _used(limited: Limited, limit: Limit, now: int) -> str:
 
 def _worker(facts: Facts) -> Hurdle:
     """Whether anybody is there who would take it, by what those who are alive have said."""
-    alive = [row for row in facts.workers if not row.lost and row.alive_until > facts.now]
+    alive = [row for row in facts.workers if is_alive(row, facts.now)]
     who = "engine" if facts.stored.job.delivery is Delivery.PUSH else "worker"
     if not alive:
         latest = max((row.alive_until for row in facts.workers), default=None)
         ago = "" if latest is None else f"; the last was heard of before {told_at(latest)}"
         return _failed("worker", f"No {who} is alive{ago}. {_START[who]}")
-    taking = [row.id for row in alive if _takes(row, facts.stored)]
+    job, body = facts.stored.job, facts.stored.body
+    taking = [row.id for row in alive if takes(row, job.tenant, job.queue, body.type)]
     if taking:
         return _passed("worker", f"{_some(taking)} would take it.")
     silent = [row.id for row in alive if row.who is None]
@@ -227,17 +228,22 @@ def _worker(facts: Facts) -> Hurdle:
             f"{counted(len(silent), who)} alive; which queues and types they take is not recorded."
         )
         return Hurdle("worker", Verdict.UNKNOWN, says)
-    job, body = facts.stored.job, facts.stored.body
     what = f"type {body.type} from queue {job.queue}"
     names = _some([row.id for row in alive])
     return _failed("worker", f"{counted(len(alive), who)} alive, none takes {what}: {names}.")
 
 
-def _takes(row: WorkerRow, stored: Stored) -> bool:
-    job, body, who = stored.job, stored.body, row.who
+def is_alive(row: WorkerRow, now: int) -> bool:
+    """Whether it was heard of in time."""
+    return not row.lost and row.alive_until > now
+
+
+def takes(row: WorkerRow, tenant: str, queue: str, type: str) -> bool:  # noqa: A002
+    """Whether it has said that it takes such jobs, and takes any now."""
+    who = row.who
     if who is None or row.state in _QUIET:
         return False
-    said = ((who.queues, job.queue), (who.types, body.type), (who.tenants, job.tenant))
+    said = ((who.queues, queue), (who.types, type), (who.tenants, tenant))
     return all(words is None or word in words for words, word in said)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,15 @@ import msgspec
 
 from detent.errors import BadSecretKey, NoSecretKey, SecretUnreadable
 
+_log = logging.getLogger(__name__)
 KEY_BYTES = 32
 _FILE_CHARS_MAX = 65_536
 _HOW = (
     "Make one with: python -c 'import os, base64; print(base64.b64encode(os.urandom(32)).decode())'"
+)
+_KEEP = (
+    "Back it up, apart from the database. If this database had one before, put that one back:"
+    " what was locked with it does not open with this one"
 )
 
 
@@ -57,6 +63,11 @@ class Keyring:
         """What the environment says, and the file beside the database."""
         told = environ.get("DETENT_SECRET_KEYS") or environ.get("DETENT_SECRET_KEY") or ""
         return cls([text.strip() for text in told.split(",") if text.strip()], path)
+
+    @property
+    def can_lock(self) -> bool:
+        """Whether there is a key that locks, or a place where one would be made."""
+        return bool(self._given) or self._path is not None
 
     def first(self) -> SecretKey:
         """The key that locks; a key file that is missing is made."""
@@ -121,6 +132,8 @@ def _link(path: Path) -> None:
         os.fsync(file.fileno())
         with suppress(FileExistsError):
             os.link(file.name, path)
+            # A store that was restored without its key would otherwise get another in silence.
+            _log.warning("a key for secret arguments was made: %s. %s", path, _KEEP)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -15,6 +15,7 @@ from detent.engine import switches
 from detent.engine.ending import Ending, Holding, ending_of, holding_of
 from detent.engine.hurdles import Ahead, Door, Facts, Hurdle, expected_at, hurdles, in_the_way
 from detent.engine.story import Story, story_of
+from detent.engine.upkeep import WORKERS_MAX
 from detent.errors import UnknownJob
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event
@@ -126,7 +127,7 @@ class Queries:
         counts: dict[str, dict[str, int]] = {}
         for one in await self._store.counts(tenant):
             counts.setdefault(one.queue, {})[one.state] = one.count
-        doors = await self._doors(tenant, GateKind.QUEUE)
+        doors = await self.doors(tenant, GateKind.QUEUE)
         limits = {
             one.row.name: one
             for one in await self._store.limits(tenant)
@@ -153,13 +154,13 @@ class Queries:
             flow=flow,
             limits=await self._limits(stored),
             ahead=await self._ahead(job, now),
-            workers=tuple(await self._store.workers()),
+            workers=tuple(await self._store.workers(WORKERS_MAX)),
         )
 
     async def _door(self, tenant: str, kind: GateKind, name: str) -> Door:
-        return (await self._doors(tenant, kind, name)).get(name, Door())
+        return (await self.doors(tenant, kind, name)).get(name, Door())
 
-    async def _doors(self, tenant: str, kind: GateKind, only: str | None = None) -> dict[str, Door]:
+    async def doors(self, tenant: str, kind: GateKind, only: str | None = None) -> dict[str, Door]:
         """The gates of a kind by name, each with who moved it last."""
         gates = {
             row.name: row.gate
@@ -218,7 +219,7 @@ class Queries:
         if job.wire:
             [lease] = await self._store.leases([job.lease or ""])
             return lease
-        rows = [row for row in await self._store.workers() if row.id == job.holder]
+        rows = [row for row in await self._store.workers(WORKERS_MAX) if row.id == job.holder]
         return Lease(rows[0].alive_until) if rows else None
 
     async def _stored(self, key: Key) -> Stored:

@@ -105,6 +105,19 @@ class Secrets:
         """A digest of a text with secrets in it: nobody without the key can try out guesses."""
         return hmac.new(self._keyring.first().secret, text.encode(), "sha256").hexdigest()
 
+    @property
+    def can_lock(self) -> bool:
+        """Whether there is a key to lock with, or a place where one would be made."""
+        return self._keyring.can_lock
+
+    def has_key(self, id: str) -> bool:  # noqa: A002
+        """Whether what was locked with that key opens here; no key is made to find out."""
+        try:
+            self._keyring.find(id)
+        except SecretUnreadable:
+            return False
+        return True
+
     def _carried(self, ask: Ask, owner: Owner) -> str:
         if ask.rerun_of is None:
             why = f"an argument has a key {_MARK!r}, which is kept for secrets"
@@ -141,6 +154,20 @@ def _cipher(key: bytes) -> AESGCM:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
     return AESGCM(key)
+
+
+def keys_of(payload: str) -> frozenset[str]:
+    """The ids of the keys that something in it was locked with."""
+    found: set[str] = set()
+    if _is_marked(payload):
+        _walked(msgspec.json.decode(payload), (), lambda _path, token: found.add(key_of(token)))
+    return frozenset(found)
+
+
+def key_of(token: str) -> str:
+    """The id of the key that this was locked with; of what is damaged, nothing."""
+    parts = token.split(".")
+    return parts[1] if len(parts) > 1 else ""
 
 
 def redacted(payload: str) -> str:

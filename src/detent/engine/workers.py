@@ -13,6 +13,7 @@ from typing import Final, cast
 
 import msgspec
 
+from detent.engine.upkeep import WORKERS_MAX
 from detent.errors import BadHistory
 from detent.lifecycle import worker as w
 from detent.lifecycle.event import Event
@@ -75,7 +76,7 @@ class Workers:
 
     async def listed(self, *, gone: bool = False) -> list[Listed]:
         """Instances that are there, or with `gone` those that are remembered, by id."""
-        rows = {row.id: row for row in await self._store.workers(_PAGE, gone=gone)}
+        rows = {row.id: row for row in await self._store.workers(WORKERS_MAX, gone=gone)}
         lives = {one.id: one for one in await self._found()}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
         meant = [one for one in found if one.is_gone is gone]

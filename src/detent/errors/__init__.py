@@ -2,6 +2,7 @@
 
     DetentError
     ├── IllegalTransition      a move that the lifecycle table does not allow
+    ├── AmbiguousId            the beginning of an id that several jobs have (give more of it)
     ├── AppError               a program of yours that no jobs can be run from
     │   ├── AppAmbiguous       several apps in it (say which: module:name)
     │   ├── AppBroken          it cannot be imported; its own traceback is in the message
@@ -107,6 +108,7 @@ from __future__ import annotations
 
 from detent.errors.jobs import (
     AddressRefused,
+    AmbiguousId,
     AppAmbiguous,
     AppBroken,
     AppError,
@@ -215,6 +217,7 @@ from detent.errors.workers import (
 __all__ = [
     "AddressRefused",
     "AlreadyStarted",
+    "AmbiguousId",
     "AppAmbiguous",
     "AppBroken",
     "AppError",

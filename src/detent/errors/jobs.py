@@ -5,6 +5,12 @@ from __future__ import annotations
 from detent.errors.root import DetentError
 
 
+class AmbiguousId(DetentError):
+    """Several jobs have an id that begins so; the message names some of them."""
+
+    code = "ambiguous_id"
+
+
 class AppError(DetentError):
     """The program that jobs are to be run from cannot be used; `fields["reference"]` names it."""
 

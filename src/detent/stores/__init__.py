@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 from detent import errors
+from detent.stores import checks
 from detent.stores.api import Store
 from detent.stores.migrations import Migration, Watch
 
@@ -21,6 +23,7 @@ __all__ = [
     "SCHEMES",
     "Migration",
     "Store",
+    "checkup",
     "file_of",
     "open",
     "pending_migrations",
@@ -56,6 +59,22 @@ def open(  # noqa: A001
     """
     store: Store = _module(url).connect(url, clock, patience_s)
     return store
+
+
+async def checkup(url: str, *, within_s: float) -> Sequence[checks.Check]:
+    """What is as it should be about this database and what is not; nothing is changed.
+
+    A database that does not answer in that time is not waited for.
+    """
+    module = _module(url)
+    # Nobody else waits for what only this question needs.
+    name = f"{module.__name__}.checkup"
+    if find_spec(name) is None:
+        module.connect(url, None)
+        why = "everything is gone when the program ends, and no other program sees it"
+        return [checks.notice("store", "in memory", why, "name a file, or a PostgreSQL server")]
+    found: Sequence[checks.Check] = await import_module(name).checkup(url, within_s)
+    return found
 
 
 def file_of(url: str) -> Path | None:

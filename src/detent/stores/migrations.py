@@ -18,6 +18,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from detent.errors import SchemaAhead, SchemaBehind
+from detent.stores.checks import Check, fine, harm, refused, warning
 
 _MIN_CODE = re.compile(r"^-- min_code: (\d+)$", re.MULTILINE)
 _TAKES = re.compile(r"^-- takes: (.+)$", re.MULTILINE)
@@ -95,6 +96,26 @@ def missing(known: Sequence[Migration], tables: TableVersion) -> list[Migration]
             min_code=tables.min_code,
         )
     return [one for one in known if one.version > tables.version]
+
+
+def checked(known: Sequence[Migration], tables: TableVersion) -> Check:
+    """Whether this code and these tables go together."""
+    if tables.version == 0:
+        why = "nothing can be kept there, and commands refuse to look"
+        return harm("tables", "the database has no tables of Detent", why, "detent migrate")
+    try:
+        pending = missing(known, tables)
+    except SchemaAhead as error:
+        return refused("tables", error, "this code would misread them", "upgrade Detent here")
+    if pending:
+        names = ", ".join(one.file for one in pending)
+        why = "programs and commands refuse tables that are older than their code"
+        return harm("tables", f"version {tables.version}, pending: {names}", why, "detent migrate")
+    if tables.version > known[-1].version:
+        found = f"version {tables.version}, this code knows {known[-1].version}"
+        why = "newer code has been here; this one may go on beside it, but not for ever"
+        return warning("tables", found, why, "finish the deployment: upgrade Detent here")
+    return fine("tables", f"version {tables.version}, which is current")
 
 
 def need_all(known: Sequence[Migration], tables: TableVersion) -> None:

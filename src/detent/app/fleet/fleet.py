@@ -21,6 +21,7 @@ from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.shipping import Shipping
+from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
 from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
@@ -124,6 +125,7 @@ class Fleet:
     async def _open(self) -> None:
         """Reach whoever keeps the jobs, before anything is started."""
         self._engine: Engine = await self.app.bridge.reach(self.app.engine())
+        await self.app.bridge.reach(doubts(self._engine))
 
     def _supervisor(self) -> Supervisor:
         tree = Tree(self.journal, name=f"{FLEET}{self.id}")

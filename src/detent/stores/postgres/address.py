@@ -41,7 +41,10 @@ class Address(msgspec.Struct, frozen=True):
 
 def read(url: str) -> Address:
     """The address that `postgresql://...` stands for; our own words are taken out of it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise BadUrl(f"The address of the database is none: {error}") from error
     _need_whole(parts)
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
     listen_url = told.pop("listen_url", None)

@@ -42,7 +42,7 @@ async def prepare(connection: Connection) -> None:
     """Make the tables in a database that has none; refuse tables that are behind."""
     if await _is_empty(connection):
         await _advance(connection)
-    need_all(MIGRATIONS, await _versions(connection))
+    need_all(MIGRATIONS, await versions(connection))
 
 
 async def _connected(address: Address, work: _Work) -> list[Migration]:
@@ -58,7 +58,7 @@ async def _connected(address: Address, work: _Work) -> list[Migration]:
 
 
 async def _pending(connection: Connection) -> list[Migration]:
-    return [complete(one) for one in missing(MIGRATIONS, await _versions(connection))]
+    return [complete(one) for one in missing(MIGRATIONS, await versions(connection))]
 
 
 async def _advance(connection: Connection, watch: Watch = lambda _: None) -> list[Migration]:
@@ -81,7 +81,7 @@ async def _is_empty(connection: Connection) -> bool:
     return row is not None and not row[0]
 
 
-async def _versions(connection: Connection) -> TableVersion:
+async def versions(connection: Connection) -> TableVersion:
     """The version of the tables and the oldest code that may use them; zeros where none are."""
     row = await connection.fetch_row("has_meta")
     if row is None or not row[0]:

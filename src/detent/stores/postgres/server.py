@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from detent.errors import UnsupportedStore
+from detent.stores.checks import Check, harm
 from detent.stores.postgres.connection import Connection, Row
 
 _log = logging.getLogger(__name__)
@@ -15,6 +17,14 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """It goes on while this machine is suspended, where a system tells that."""
 _APART_US: Final = 1_000_000
 """So far it may be from what it was without being believed: a measurement takes time, too."""
+
+LOSES: Final = {
+    "fsync": "a power failure may destroy the whole database",
+    "full_page_writes": "a power failure may leave pages that are half old and half new",
+    "synchronous_commit": "a job is said to be stored before it is on the disk: the last ones"
+    " are gone if the server falls",
+}
+"""What is lost while a setting is off."""
 
 
 class ServerClock:
@@ -72,3 +82,10 @@ async def need_fit(connection: Connection) -> ServerClock:
     if is_read_only:
         raise UnsupportedStore("The server is read-only, a replica perhaps; name the primary")
     return clock
+
+
+def promises(rows: Sequence[Row]) -> list[Check]:
+    """Those settings under which something is lost that was said to be stored."""
+    mend = "set it to on, for the server, the database and the role"
+    off = [name for name, setting in rows if setting == "off"]
+    return [harm(name, f"{name} is off", LOSES[name], mend) for name in off]

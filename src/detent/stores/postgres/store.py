@@ -25,6 +25,7 @@ from detent.stores.alike import Alike
 from detent.stores.api import Key, Record, Store, Stored, Unit, Want
 from detent.stores.births import Births
 from detent.stores.bounds import need_size
+from detent.stores.checks import Check
 from detent.stores.pieces import walked
 from detent.stores.postgres import (
     address,
@@ -46,7 +47,7 @@ from detent.stores.postgres.marks import Marks
 from detent.stores.postgres.migrate import prepare
 from detent.stores.postgres.nearby import ALONE, TOLD, Near, Nearby
 from detent.stores.postgres.pool import Pool
-from detent.stores.postgres.server import ServerClock, need_fit
+from detent.stores.postgres.server import ServerClock, need_fit, promises
 from detent.stores.postgres.sorting import Batch, sort
 from detent.stores.postgres.stepping import Step
 from detent.stores.select import FIRST_PAGE, Filter, Page
@@ -158,6 +159,10 @@ class PostgresStore(Alike[_Open]):
                 parts.push_async_callback(opened.pool.close)
                 parts.push_async_callback(opened.crier.stop)
                 parts.push_async_callback(opened.nearby.close)
+
+    async def doubts(self) -> Sequence[Check]:
+        """Settings of the server under which it loses what it said is stored."""
+        return promises(await self._run(Connection.fetch, "promises"))
 
     async def _keep_time(self, clock: ServerClock, pool: Pool) -> None:
         """Go by the server's clock, also when that is set, or is another's."""

@@ -27,7 +27,7 @@ def pending_migrations(url: str) -> Sequence[Migration]:
     """What opening this file would run first, as complete SQL. No file is made."""
     path = place.path_of(url)
     need_version()
-    tables = _look(path) if path.exists() else TableVersion()
+    tables = look(path) if path.exists() else TableVersion()
     return [_complete(one) for one in missing(MIGRATIONS, tables)]
 
 
@@ -84,7 +84,8 @@ def need_tables(connection: sqlite3.Connection) -> None:
     need_all(MIGRATIONS, _versions(connection))
 
 
-def _look(path: Path) -> TableVersion:
+def look(path: Path) -> TableVersion:
+    """What the tables of a file say about themselves."""
     try:
         with closing(open_as_it_is(path)) as connection:
             return _versions(connection)

@@ -42,6 +42,13 @@ def path_of(url: str) -> Path:
 
 def prepare(path: Path) -> None:
     """Make the file if it is missing, readable for its owner alone from its first moment on."""
+    need_good(path)
+    for name in (path, *lock_paths(path)):
+        touch_private(name)
+
+
+def need_good(path: Path) -> None:
+    """Refuse a place where no database may lie; nothing is made, and the file is not touched."""
     folder = path.parent
     if not folder.is_dir():
         raise BadUrl(f"There is no folder {folder}; create it first", path=str(path))
@@ -49,8 +56,6 @@ def prepare(path: Path) -> None:
         raise BadUrl(f"{path} is a folder; name a file in it", path=str(path))
     _need_private_folder(folder)
     need_local(folder.resolve(), _mounts())
-    for name in (path, *lock_paths(path)):
-        _touch_private(name)
 
 
 def lock_paths(path: Path) -> tuple[Path, Path]:
@@ -68,7 +73,8 @@ def _need_private_folder(folder: Path) -> None:
         )
 
 
-def _touch_private(path: Path) -> None:
+def touch_private(path: Path) -> None:
+    """Make the file unless it is there; refuse a link, and one that others may open."""
     # Whoever could put a link here could make us write to a file of their choice.
     if path.is_symlink():
         raise UnsupportedStore(f"{path} is a link; name the file itself", path=str(path))

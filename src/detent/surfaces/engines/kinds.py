@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from detent.engine.access import Scope
 from detent.engine.json_schema import faults, unfit
+from detent.engine.paging import all_records
 from detent.stores.api import Record
 from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
 from detent.surfaces.engines.faults import BAD, MISSING_FIELD, SCHEMA_INVALID, UNKNOWN_TYPE, Fault
@@ -113,7 +114,7 @@ class Kinds:
     async def listed(self, call: Call) -> Reply:
         """The job types that are known here, and the schemas that were registered."""
         tenant = tenant_of(call.who)
-        found = await self._desk.engine.store.records(KIND, tenant)
+        found = await all_records(self._desk.engine.store, KIND, tenant)
         schemas = {one.id: Raw((one.data or "null").encode()) for one in found}
         names = {*schemas, *await self._desk.engine.engines.types(tenant)}
         names |= set(self._declared.names if self._declared is not None else ())

@@ -11,6 +11,7 @@ from msgspec import Raw, UnsetType
 from detent.engine.asks import Ask
 from detent.engine.caching import Remembered
 from detent.engine.json_schema import faults, unfit
+from detent.engine.paging import all_records
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.problems import Problem
@@ -22,7 +23,6 @@ from detent.surfaces.ojs.wire import told
 BY_TYPE: Final = "ojs-schema"
 BY_URI: Final = "ojs-schema-uri"
 _BYTES_MAX: Final = 65_536
-_VERSIONS_MAX: Final = 1_000
 _DIGITS: Final = 9
 
 
@@ -129,10 +129,7 @@ class Registry:
 
     async def _versions(self, key: Key) -> Sequence[Record]:
         tenant, type_ = key
-        first = f"{type_}@"
-        store = self._desk.engine.store
-        page = await store.records(BY_TYPE, tenant, first, _VERSIONS_MAX)
-        return [one for one in page if one.id.startswith(first)]
+        return await all_records(self._desk.engine.store, BY_TYPE, tenant, f"{type_}@")
 
     async def _newest(self, key: Key) -> _Schema | None:
         found = await self._versions(key)
@@ -152,7 +149,7 @@ class Registry:
 
     async def listed(self, call: Call) -> Reply:
         """All schemas that have names."""
-        found = await self._desk.engine.store.records(BY_URI, self._desk.tenant(call))
+        found = await all_records(self._desk.engine.store, BY_URI, self._desk.tenant(call))
         return self._desk.reply({"schemas": [_shown(_read(one)) for one in found]})
 
     async def get(self, call: Call) -> Reply:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine.caching import Remembered
+from detent.engine.paging import all_records
 from detent.stores.api import Key, Record
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.configs import USUAL, Config, completed
@@ -16,7 +17,6 @@ from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.reading import Wanted
 
 KIND: Final = "ojs-queue"
-_PAGE: Final = 1_000
 
 
 class Setting:
@@ -82,12 +82,8 @@ class Setting:
 
     async def _all(self, tenant: str) -> list[tuple[str, Config]]:
         """The queues that something is set about, deleted ones too."""
-        found: list[tuple[str, Config]] = []
-        after: str | None = None
-        while page := await self._desk.engine.store.records(KIND, tenant, after, _PAGE):
-            found += [(one.id, config) for one in page if (config := _read(one)) is not None]
-            after = page[-1].id
-        return found
+        found = await all_records(self._desk.engine.store, KIND, tenant)
+        return [(one.id, config) for one in found if (config := _read(one)) is not None]
 
     async def change(self, key: Key, change: Callable[[Config], Config]) -> None:
         """Change what is set about a queue as it is when the change is committed."""

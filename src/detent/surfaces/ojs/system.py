@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from detent.engine.caching import Remembered
 from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
+from detent.engine.paging import all_records
 from detent.stores.api import RECORDS_MAX, Fair, Key, Record
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk, fields_of, read_body
@@ -169,7 +170,7 @@ class System:
         return self._desk.reply({"stats": {"pools": stats, "queues": len(rows)}})
 
     async def _pools(self, call: Call) -> list[Pool]:
-        records = await self._desk.engine.store.records(POOL, self._desk.tenant(call))
+        records = await all_records(self._desk.engine.store, POOL, self._desk.tenant(call))
         found = [msgspec.json.decode(one.data, type=Pool) for one in records if one.data]
         return [one for one in found if all(map(call.who.may_use, one.queues))]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine.paging import all_records
 from detent.lifecycle.profile import PROFILES, ProfileName
 from detent.stores.api import Key, Record, Stored
 from detent.surfaces.http.exchange import Call, Reply
@@ -142,7 +143,7 @@ class Workers:
 
     async def all(self, tenant: str) -> list[Worker]:
         """All workers of a tenant that are not dead."""
-        return [_read(one) for one in await self._desk.engine.store.records(KIND, tenant)]
+        return [_read(one) for one in await all_records(self._desk.engine.store, KIND, tenant)]
 
     async def is_quiet(self, key: Key) -> bool:
         """Whether a worker is to get no more jobs; an answer is believed for a moment."""

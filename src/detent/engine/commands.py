@@ -42,6 +42,7 @@ from detent.stores.api import (
     Stored,
     Unit,
 )
+from detent.stores.completions import Completions
 
 TRIES_MAX = 100
 """How often a decision is made anew before the record is called too busy."""
@@ -137,9 +138,12 @@ class Commands:
         for first in range(0, len(changes), PIECE):
             piece = changes[first : first + PIECE]
             names = self._identity.ids(len(piece))
-            if not await self._completed(piece, names):
-                answers = map(_answered, await self._carried_out(piece, names))
-                refused |= refusals(answers, first)
+            ends = completions(piece, names, self._store.now())
+            if ends is None:
+                asked = await self._carried_out(piece, names)
+            else:
+                asked = await self._ended_alike(piece, ends)
+            refused |= refusals(map(_answered, asked), first)
         return refused
 
     async def complete(self, change: Change) -> j.Answer:
@@ -155,28 +159,35 @@ class Commands:
         names = self._identity.ids(len(changes))
         return [_answer_of(one) for one in await self._carried_out(changes, names)]
 
-    async def _completed(self, changes: Sequence[Change], names: Sequence[str]) -> bool:
-        """Whether all of them are completions of jobs that stand alike, and durable now.
-
-        If only some became durable, the others are asked about under the same names.
-        """
-        ends = completions(changes, names, self._store.now())
-        if ends is None:
-            return False
+    async def _ended_alike(self, changes: Sequence[Change], ends: Completions) -> list[_Open]:
+        """All of them if one has moved on since it was claimed; nobody if all are durable."""
         outcomes = await self._coalescer.commit(ends)
-        return all(isinstance(one, Committed | Own) for one in outcomes)
+        if all(isinstance(one, Committed | Own) for one in outcomes):
+            return []
+        asked = self._opened(changes, [row[1] for row in ends.rows])
+        for one, row, outcome in zip(asked, ends.rows, outcomes, strict=True):
+            self._hear(one, ends.answer(row), outcome)
+        await self._settle(asked)
+        return asked
 
     async def _carried_out(self, changes: Sequence[Change], names: Sequence[str]) -> list[_Open]:
-        given = zip(changes, names, strict=True)
-        asked = [_Open(change, name, self._identity.id) for change, name in given]
+        asked = self._opened(changes, names)
         if unknown := [one for one in asked if one.stored is None]:
             await self._load(unknown)
+        await self._settle(asked)
+        return asked
+
+    def _opened(self, changes: Sequence[Change], names: Sequence[str]) -> list[_Open]:
+        given = zip(changes, names, strict=True)
+        return [_Open(change, name, self._identity.id) for change, name in given]
+
+    async def _settle(self, asked: Sequence[_Open]) -> None:
+        """Try until each has an answer."""
         for _ in range(TRIES_MAX):
             left = [one for one in asked if one.answer is None and one.error is None]
             if not left:
                 break
             await self._try(left)
-        return asked
 
     async def _load(self, asked: Sequence[_Open]) -> None:
         found = await self._store.get([one.change.key for one in asked]) if asked else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self, TypeAlias
 
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Accepted, Job
 from detent.lifecycle.job.stamping import Endings
 from detent.stores.shapes import Move, Unit
 from detent.stores.uniform import Uniform
@@ -27,11 +27,16 @@ class Completions(Uniform[Completion]):
         return type(self)(rows, self._endings)
 
     def unit(self, row: Completion) -> Unit:
-        """What the lifecycle would have decided."""
-        job, command_id, digest, result, until = row
-        done = self._endings.copied(job, command_id, digest)
+        """What is changed by it."""
+        job, command_id, _, result, until = row
+        done = self.answer(row)
         head = (job.version, done.job, done.events, None, job.lease)
         return Unit(command_id, (Move(*head, result=result, result_until=until),))
+
+    def answer(self, row: Completion) -> Accepted:
+        """What the lifecycle would have decided."""
+        job, command_id, digest, _, _ = row
+        return self._endings.copied(job, command_id, digest)
 
     @property
     def lengths(self) -> list[int]:

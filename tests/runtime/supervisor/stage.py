@@ -56,6 +56,10 @@ class VirtualClock:
         self._mono = until
         await self.settle()
 
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass while nobody can do anything, as when the process is stopped."""
+        self._mono += seconds
+
     async def until(self, holds: Callable[[], bool], limit_s: float = 10_000) -> None:
         """Let time pass until it holds; an error if it never does."""
         end = self._mono + limit_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -155,6 +156,26 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     assert drawn.count(": supervisor ") == 1, "all are below the one that keeps them"
     assert "upkeep" not in yard.detent("workers", "list")
     assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
+
+
+@pytest.mark.slow
+def test_who_will_not_keeps_nobody_else_from_hearing(yard: Yard) -> None:
+    """W-41: what all are told, each is told; and who has not done it is named."""
+    yard.start("--workers", "3")
+    yard.enqueue("until", "go")
+    [pid] = eventually(lambda: yard.begun("go"))
+    [busy] = [slot for slot in ("worker-1", "worker-2", "worker-3") if pid in yard.pids_of(slot)]
+    said = yard.detent("workers", "suspend", "--grace", "1s", "--json", code=1)
+    data, end = json.JSONDecoder().raw_decode(said)
+    assert [one["slot"] for one in data["refused"]] == [busy]
+    assert "suspend_timeout" in data["refused"][0]["error"]
+    assert busy in said[end:]
+    assert sorted(yard.states().values()) == ["Running", "Suspended", "Suspended"]
+    assert yard.states()[busy] == "Running"
+    yard.let_go("go")
+    assert yard.detent("workers", "resume").count(": resume\n") == 3
+    yard.detent("workers", "stop")
+    assert "There are no workers" in yard.detent("workers", "stop")
 
 
 _ADDED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from rich.tree import Tree
 
 from detent.cli.bundles import expanded
 from detent.cli.durations import span_option, span_us
-from detent.cli.places import Author, Place, asked
+from detent.cli.places import Author, Place, asked, errors_end_the_command
 from detent.cli.showing import answer, at, cell, state_cell, table
 from detent.cli.workerlogs import logs, stacks
 from detent.engine.directives import Directive, Verb
@@ -107,14 +108,13 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
             within_s = span_us(wait) / 1_000_000
             # Who fills an empty slot finds there only what is gone.
             meant = await _meant(engine, which, gone=verb is Verb.START)
-            return [
-                await _told(engine, one, author, (verb, grace_s, within_s))
-                for one in _once_per_slot(meant)
-            ]
+            what = (verb, grace_s, within_s)
+            # All at once: each has its own time, and one that will not keeps nobody from hearing.
+            return await asyncio.gather(
+                *(_told(engine, one, author, what) for one in _once_per_slot(meant))
+            )
 
-        told = asked(place, work)
-        lines = Text("\n").join(cell(f"{one['slot']}: {verb}") for one in told)
-        answer(place, {"told": told}, lines)
+        _report(place, verb, asked(place, work))
 
     command.__doc__ = meaning
     return command
@@ -133,15 +133,30 @@ async def _told(
         reason=author.reason,
     )
     said = await engine.directives.ask(wish, author.by, within_s)
+    told = {"worker": one.id, "slot": _slot(one), "verb": verb}
     if said is None:
-        raise WorkerSilent(
-            f"The supervisor of {_slot(one)} on {_host(one) or 'an unknown host'} has not answered"
-            f" within {within_s:g} s. What it did not hear was taken back",
-            worker=one.id,
+        told["error"] = (
+            f"its supervisor on {_host(one) or 'an unknown host'} has not answered"
+            f" within {within_s:g} s. What it did not hear was taken back"
         )
-    if said.error is not None:
-        raise WorkerSilent(f"{_slot(one)}: {said.error}", worker=one.id)
-    return {"worker": one.id, "slot": _slot(one), "verb": verb}
+    elif said.error is not None:
+        told["error"] = said.error
+    return told
+
+
+def _report(place: Place, verb: Verb, told: Sequence[dict[str, Any]]) -> None:
+    """Who has done it, and then who has not, which ends the command."""
+    done = [one for one in told if "error" not in one]
+    refused = [one for one in told if "error" in one]
+    lines = Text("\n").join(cell(f"{one['slot']}: {verb}") for one in done)
+    if not told:
+        lines = Text("There are no workers.")
+    if done or not refused or place.as_json:
+        answer(place, {"told": done, **({"refused": refused} if refused else {})}, lines)
+    with errors_end_the_command():
+        if refused:
+            why = "; ".join(f"{one['slot']}: {one['error']}" for one in refused)
+            raise WorkerSilent(why, workers=[one["worker"] for one in refused])
 
 
 _ACTS = {

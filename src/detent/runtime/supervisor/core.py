@@ -136,6 +136,8 @@ class Core:
         elif deadline < self._deadline:
             self._deadline = deadline
             self._shorter.set()
+            if budget_s > 0:
+                self._hasten(budget_s)
         await asyncio.shield(self._ending)
 
     async def wait(self) -> Exit:
@@ -348,10 +350,20 @@ class Core:
                 latest = latest[:1]
             # Whoever serves the others is there until they are gone.
             latest = [one for one in latest if one[1].spec.role != KEEPER] or latest
-            stops = [self.stop_live(live, slot.spec.stop_grace_s) for live, slot in latest]
+            # Whoever is told of more time than there is would be killed in the middle of its drain.
+            left_s = max(self._deadline - self.tree.clock.monotonic(), 0.0)
+            stops = [
+                self.stop_live(live, min(slot.spec.stop_grace_s, left_s)) for live, slot in latest
+            ]
             await asyncio.gather(*stops)
             # The end is heard one turn later.
             await asyncio.sleep(0)
+
+    def _hasten(self, left_s: float) -> None:
+        """Tell those that are on their way out; who has not been asked yet hears it then."""
+        for live in tuple(self.lives):
+            if live.ladder is not None:
+                self.tasks.run(self.stop_live(live, left_s), f"hastening {live.id}")
 
     async def _force_all(self, stopping: asyncio.Task[None]) -> None:
         """No time is left: everything that still lives is forced at once, written down or not."""

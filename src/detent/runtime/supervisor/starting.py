@@ -101,7 +101,8 @@ async def _start(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     handover = slot.hand_over(live)
     live.move(w.start)
     host.rate.took()
-    if not live.is_urged and slot.pacing.tried():
+    if slot.pacing.tried():
+        # A start by hand is the trial too: nothing else would ever close the breaker again.
         live.note("breaker_half_open")
     patience = Patience(slot.tree.clock, spec.init_timeout_s)
     live.spawning = host.tasks.run(live.body.spawn(handover), f"spawning {live.id}")

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -123,6 +125,24 @@ def test_a_second_signal_does_not_wait(yard: Yard) -> None:
     assert fleet.wait(30) == 1
     assert yard.processes() == []
     assert job.status().state in ("active", "available")
+
+
+@pytest.mark.slow
+def test_a_shell_that_turns_ctrl_c_into_a_second_signal_forces_nothing(yard: Yard) -> None:
+    """W-96: a terminal interrupts everybody in it, and the shell then ends all that it started."""
+    detent = f"{sys.executable} -m detent worker program.py --grace 1h"
+    script = f"trap 'kill 0' INT; {detent} 2> shell.log & wait; wait"
+    command = ["/bin/sh", "-c", script]
+    with subprocess.Popen(command, cwd=yard.folder, start_new_session=True) as shell:  # noqa: S603
+        job = yard.enqueue("until", "go")
+        eventually(lambda: yard.begun("go"))
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.wait(30) == -signal.SIGTERM
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    eventually(lambda: not yard.processes())
+    assert "forced" not in (yard.folder / "shell.log").read_text()
 
 
 def slots_in(drawn: str) -> list[str]:

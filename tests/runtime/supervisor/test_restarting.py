@@ -190,7 +190,7 @@ async def test_a_breaker_is_reset_by_hand(stage: Stage) -> None:
 
 
 async def test_a_start_by_hand_waits_for_no_governor(stage: Stage) -> None:
-    """W-56, W-59: the wait can be cut; that start is the trial, which fails or closes the breaker."""
+    """W-56, W-59: the wait can be cut; that is the trial, which fails or closes the breaker."""
     breaker = Breaker(most=1, window_s=60)
     supervisor = await stage.running(stage.spec("a", breaker=breaker))
     for _ in range(2):

@@ -235,6 +235,37 @@ def test_a_reload_runs_the_new_program_and_keeps_the_old_one_if_that_is_broken(y
     assert yard.enqueue("until", "go").result(timeout=30) == "second"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_who_falls_while_the_program_is_broken_is_not_gone_for_good(
+    yard: Yard, by_hand: bool
+) -> None:
+    """W-35: somebody writes it anew, file by file; a reload or an operator fills the slots."""
+    fleet = yard.start("--workers", "2")
+    (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
+    for slot in ("worker-1", "worker-2"):
+        os.kill(*yard.pids_of(slot), signal.SIGKILL)
+    eventually(lambda: yard.log(fleet).count("app_broken") >= 4, "nobody tries again")
+    yard.write("second")
+    if by_hand:
+        assert yard.detent("workers", "start", "worker-1") == "worker-1: start\n"
+        assert yard.detent("workers", "start") == "all: start\n"
+    else:
+        fleet.send_signal(signal.SIGHUP)
+    eventually(lambda: yard.states() == {"worker-1": "Running", "worker-2": "Running"})
+    yard.let_go("go")
+    assert yard.enqueue("until", "go").result(timeout=30) == "second"
+
+
+@pytest.mark.slow
+def test_a_slot_of_a_fleet_that_has_ended_is_not_waited_for(yard: Yard) -> None:
+    fleet = yard.start()
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(30) == 0
+    assert "has ended" in yard.detent("workers", "start", "worker-1", code=1)
+    assert "no workers" in yard.detent("workers", "start")
+
+
 def test_a_program_that_cannot_be_imported_stops_the_start(yard: Yard) -> None:
     (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
     told = yard.detent("worker", "program.py", code=2)

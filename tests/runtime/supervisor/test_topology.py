@@ -15,8 +15,8 @@ from detent.errors import (
     SuspendTimeout,
     UnknownSlot,
 )
-from detent.lifecycle.worker import WorkerState
-from detent.runtime.supervisor.body import Usage
+from detent.lifecycle.worker import Exit, WorkerState
+from detent.runtime.supervisor.body import PERMANENT, Usage
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.nesting import SupervisorBody
@@ -111,6 +111,20 @@ async def test_a_replacement_that_fails_leaves_the_old_one(stage: Stage) -> None
     stage.puppets["a"][0].die(CRASH)
     await stage.clock.advance(20)
     assert live(supervisor, "a").state is _S.RUNNING
+
+
+async def test_other_settings_are_another_chance_for_who_was_given_up(stage: Stage) -> None:
+    """W-103: a reload that says that it worked leaves no slot empty, but those that are to be."""
+    supervisor = await stage.running(stage.spec("a"), stage.spec("b"))
+    stage.last("a").die(Exit.of_process(PERMANENT))
+    await stage.during(supervisor.stop_slot("b"))
+    await stage.clock.settle()
+    assert supervisor.slots["a"].live is supervisor.slots["b"].live is None
+    for name in "ab":
+        await stage.during(supervisor.replace(stage.spec(name, stop_grace_s=3)))
+    assert (stage.made("a"), stage.made("b")) == (2, 1)
+    assert supervisor.snapshot().children[0].status == "Running"
+    await stage.during(supervisor.stop())
 
 
 async def test_an_old_one_that_dies_while_it_is_replaced(stage: Stage) -> None:

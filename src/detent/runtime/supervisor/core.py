@@ -270,7 +270,7 @@ class Core:
                 self._fell(slot, live)
 
     def _give_up(self, slot: Slot, live: Live) -> None:
-        slot.is_wanted = False
+        slot.is_wanted, slot.is_given_up = False, live.state is _S.FAILED
         if live.state is _S.KILLED and slot.spec.on_killed is OnKilled.ALERT:
             _log.error("%s of %s had to be killed", live.id, slot.path)
         live.note("not_restarted")

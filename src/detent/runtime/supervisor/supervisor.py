@@ -51,7 +51,7 @@ class Supervisor(Core):
     ) -> None:
         """Take the slot down, and keep it down. Said again, it joins, and may shorten the grace."""
         core, slot = self.find(name)
-        was_wanted, slot.is_wanted = slot.is_wanted, False
+        was_wanted, slot.is_wanted, slot.is_given_up = slot.is_wanted, False, False
         grace_s = slot.spec.stop_grace_s if grace_s is None else grace_s
         try:
             await asyncio.gather(*(core.halt(live, grace_s, by) for live in core.lives_of(slot)))
@@ -75,7 +75,7 @@ class Supervisor(Core):
         async with slot.busy:
             if core.slots.get(slot.name) is not slot:
                 raise _unknown(name, self.path)
-            slot.is_wanted = True
+            slot.is_wanted, slot.is_given_up = True, False
             live = await core.bring_up(slot, urged=True)
         record = live.record
         if live.done.done() and record.started_at is None and not record.stop_requested:
@@ -160,11 +160,14 @@ class Supervisor(Core):
     async def replace(self, spec: Spec) -> None:
         """Other settings for a slot: the new instance first, then the old one goes.
 
-        If the new one does not start, the old one and its settings stay.
+        If the new one does not start, the old one and its settings stay. A slot that was given up
+        after a failure is tried again; one that somebody has stopped stays down.
         """
         _, slot = self.find(spec.name)
         if slot.live is None or slot.live.done.done():
-            slot.spec = spec
+            slot.spec, slot.pacing = spec, self.pacing_of(spec)
+            if slot.is_given_up and self.is_open:
+                await self.start_slot(spec.name)
         elif (failed := await swap(self, slot, spec, Cause.REQUESTED)) is not None:
             raise failed
         slot.pacing = self.pacing_of(spec)

@@ -256,7 +256,7 @@ class Core:
 
     def _react(self, slot: Slot, live: Live) -> None:
         match live.after:
-            case After.AGAIN if live.was_sick:
+            case After.AGAIN if live.is_failing:
                 self._fell(slot, live)
             case After.AGAIN:
                 self.bring_up_soon(slot)
@@ -286,7 +286,7 @@ class Core:
             self._opened(slot, live, before)
         if not self.may_start(slot):
             return
-        if self.is_group and not live.was_sick:
+        if self.is_group and not live.is_failing:
             self._group.fell(slot)
         else:
             self.bring_up_soon(slot)

@@ -243,8 +243,8 @@ def test_who_falls_while_the_program_is_broken_is_not_gone_for_good(
     """W-35: somebody writes it anew, file by file; a reload or an operator fills the slots."""
     fleet = yard.start("--workers", "2")
     (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
-    for slot in ("worker-1", "worker-2"):
-        os.kill(*yard.pids_of(slot), signal.SIGKILL)
+    for pid in [*yard.pids_of("worker-1"), *yard.pids_of("worker-2")]:
+        os.kill(pid, signal.SIGKILL)
     eventually(lambda: yard.log(fleet).count("app_broken") >= 4, "nobody tries again")
     yard.write("second")
     if by_hand:

@@ -44,7 +44,7 @@ class VirtualClock:
 
     async def settle(self) -> None:
         """Let everything happen that needs no time."""
-        for _ in range(40):
+        for _ in range(80):
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:

@@ -168,6 +168,45 @@ def test_specs_of_one_revision_are_the_same(stage: Stage) -> None:
     assert not first.is_same(stage.spec("a", revision="7", stop_grace_s=1))
 
 
+@pytest.mark.parametrize("verb", ["start", "restart", "replace"])
+async def test_who_waits_no_longer_has_taken_nothing_back(stage: Stage, verb: str) -> None:
+    """W-31: a caller with a time limit of its own leaves no slot half started, and none down."""
+    how: dict[str, object] = {}
+    supervisor = await stage.running(stage.spec("a", how))
+    if verb == "start":
+        await stage.during(supervisor.stop_slot("a"))
+    how |= {"ready_in": 5.0, "obeys_in": 5.0}
+    stage.last("a").obeys_in = 5.0
+    work = {
+        "start": lambda: supervisor.start_slot("a"),
+        "restart": lambda: supervisor.restart("a"),
+        "replace": lambda: supervisor.replace(stage.spec("a", how, stop_grace_s=9)),
+    }
+    waiting = asyncio.ensure_future(work[verb]())
+    await stage.clock.advance(1)
+    waiting.cancel()
+    await stage.clock.advance(30)
+    assert waiting.cancelled()
+    assert stage.made("a") == 2
+    assert live(supervisor, "a").body is stage.last("a")
+    assert (live(supervisor, "a").state, len(supervisor.lives)) == (_S.RUNNING, 1)
+    await die(stage, "a")
+    assert stage.made("a") == 3, "and it is looked after as any other"
+    await stage.during(supervisor.stop())
+
+
+async def test_an_addition_that_nobody_waits_for_leaves_nothing(stage: Stage) -> None:
+    """W-61."""
+    supervisor = await stage.running(stage.spec("a"))
+    adding = asyncio.ensure_future(supervisor.add(stage.spec("b", {"ready_in": 5.0})))
+    await stage.clock.advance(1)
+    adding.cancel()
+    await stage.clock.advance(30)
+    assert (list(supervisor.slots), len(supervisor.lives)) == (["a"], 1)
+    assert stage.last("b").told[-1] == "died"
+    await stage.during(supervisor.stop())
+
+
 async def test_restart_by_hand(stage: Stage) -> None:
     """W-49: whatever the policy, and at once."""
     supervisor = await stage.running(stage.spec("a", restart=Restart.NEVER))

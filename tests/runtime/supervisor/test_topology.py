@@ -20,7 +20,7 @@ from detent.runtime.supervisor.body import PERMANENT, Usage
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.nesting import SupervisorBody
-from detent.runtime.supervisor.spec import Restart, Spec
+from detent.runtime.supervisor.spec import Restart, Spec, StartRate
 from detent.runtime.supervisor.supervisor import Supervisor
 from tests.runtime.supervisor.stage import CRASH, Stage
 from tests.runtime.supervisor.test_restarting import die, live
@@ -265,6 +265,21 @@ async def test_a_branch_that_gives_up_is_restarted_by_the_one_above(stage: Stage
     assert (first.state, first.record.code) == (_S.FAILED, "breaker_open")
     assert live(tree, "branch").state is _S.RUNNING
     assert stage.made("a") == 3
+
+
+async def test_a_branch_that_is_held_back_is_shown_without_anything_below(stage: Stage) -> None:
+    """W-69, W-87: looking at the tree must not fail, whatever state it is in."""
+    rate = StartRate(most=1, window_s=50)
+    tree = stage.supervisor(stage.spec("a"), branch(stage, stage.spec("b")), rate=rate)
+    starting = asyncio.ensure_future(tree.start())
+    await stage.clock.advance(1)
+    shown = tree.snapshot().children[1]
+    assert (shown.status, shown.reason, shown.children) == ("Pending", "rate", ())
+    with pytest.raises(UnknownSlot):
+        tree.find("branch/b")
+    await stage.during(starting)
+    assert [one.path for one in tree.snapshot().children[1].children] == ["branch/b"]
+    await stage.during(tree.stop())
 
 
 async def test_a_branch_that_will_not_stop_is_killed_with_all_below(stage: Stage) -> None:

@@ -20,7 +20,11 @@ from typing import Final
 LINUX: Final = sys.platform == "linux"
 ECHO_S: Final = 0.1
 """A signal so soon after another is the same wish, told twice: Ctrl-C reaches everybody in a
-terminal, and parents that hear it (`timeout`, runners of scripts and Procfiles) tell us too."""
+terminal, and parents that hear it (`timeout`, runners of Procfiles) tell us too. Whichever signals
+they are: of two that wait for us the later may be heard first."""
+TURNED_S: Final = 0.5
+"""So long a parent may take to turn Ctrl-C into SIGTERM: a shell with `trap 'kill 0' EXIT` does so
+at once, one in Python that waits for us after a quarter of a second."""
 _PROC: Final = Path("/proc")
 _FIRST_PID_NAMESPACE: Final = "pid:[4026531836]"
 """The number that every kernel gives to the namespace of the whole machine."""
@@ -28,6 +32,12 @@ _STATE, _PARENT, _START = 0, 1, 19
 """Places in `/proc/PID/stat`, counted after the name (which may contain anything)."""
 _GONE: Final = ("Z", "X")
 _PS_SECONDS: Final = 5
+
+
+def is_echo(number: int, before: int, since_s: float) -> bool:
+    """Whether a signal is the wish of the one before it, told again by a parent of ours."""
+    is_turned = (before, number) == (signal.SIGINT, signal.SIGTERM)
+    return since_s < (TURNED_S if is_turned else ECHO_S)
 
 
 def host_name() -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -124,6 +127,24 @@ def test_a_second_signal_does_not_wait(yard: Yard) -> None:
     assert job.status().state in ("active", "available")
 
 
+@pytest.mark.slow
+def test_a_shell_that_turns_ctrl_c_into_a_second_signal_forces_nothing(yard: Yard) -> None:
+    """W-96: a terminal interrupts everybody in it, and the shell then ends all that it started."""
+    detent = f"{sys.executable} -m detent worker program.py --grace 1h"
+    script = f"trap 'kill 0' INT; {detent} 2> shell.log & wait; wait"
+    command = ["/bin/sh", "-c", script]
+    with subprocess.Popen(command, cwd=yard.folder, start_new_session=True) as shell:  # noqa: S603
+        job = yard.enqueue("until", "go")
+        eventually(lambda: yard.begun("go"))
+        os.killpg(shell.pid, signal.SIGINT)
+        assert shell.wait(30) == -signal.SIGTERM
+    eventually(lambda: yard.states() == {"worker-1": "Stopping"})
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    eventually(lambda: not yard.processes())
+    assert "forced" not in (yard.folder / "shell.log").read_text()
+
+
 def slots_in(drawn: str) -> list[str]:
     """The slots that a picture of the tree names."""
     return re.findall(r"(\S+) \S+ [0-9a-f-]{36}$", drawn, re.MULTILINE)
@@ -155,6 +176,26 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     assert drawn.count(": supervisor ") == 1, "all are below the one that keeps them"
     assert "upkeep" not in yard.detent("workers", "list")
     assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
+
+
+@pytest.mark.slow
+def test_who_will_not_keeps_nobody_else_from_hearing(yard: Yard) -> None:
+    """W-41: what all are told, each is told; and who has not done it is named."""
+    yard.start("--workers", "3")
+    yard.enqueue("until", "go")
+    [pid] = eventually(lambda: yard.begun("go"))
+    [busy] = [slot for slot in ("worker-1", "worker-2", "worker-3") if pid in yard.pids_of(slot)]
+    said = yard.detent("workers", "suspend", "--grace", "1s", "--json", code=1)
+    data, end = json.JSONDecoder().raw_decode(said)
+    assert [one["slot"] for one in data["refused"]] == [busy]
+    assert "suspend_timeout" in data["refused"][0]["error"]
+    assert busy in said[end:]
+    assert sorted(yard.states().values()) == ["Running", "Suspended", "Suspended"]
+    assert yard.states()[busy] == "Running"
+    yard.let_go("go")
+    assert yard.detent("workers", "resume").count(": resume\n") == 3
+    yard.detent("workers", "stop")
+    assert "There are no workers" in yard.detent("workers", "stop")
 
 
 _ADDED = """
@@ -192,6 +233,37 @@ def test_a_reload_runs_the_new_program_and_keeps_the_old_one_if_that_is_broken(y
     eventually(lambda: "not used" in yard.log(fleet))
     assert "nothing_of_that_name" in yard.log(fleet)
     assert yard.enqueue("until", "go").result(timeout=30) == "second"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_who_falls_while_the_program_is_broken_is_not_gone_for_good(
+    yard: Yard, by_hand: bool
+) -> None:
+    """W-35: somebody writes it anew, file by file; a reload or an operator fills the slots."""
+    fleet = yard.start("--workers", "2")
+    (yard.folder / "program.py").write_text("import nothing_of_that_name\n")
+    for pid in [*yard.pids_of("worker-1"), *yard.pids_of("worker-2")]:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: yard.log(fleet).count("app_broken") >= 4, "nobody tries again")
+    yard.write("second")
+    if by_hand:
+        assert yard.detent("workers", "start", "worker-1") == "worker-1: start\n"
+        assert yard.detent("workers", "start") == "all: start\n"
+    else:
+        fleet.send_signal(signal.SIGHUP)
+    eventually(lambda: yard.states() == {"worker-1": "Running", "worker-2": "Running"})
+    yard.let_go("go")
+    assert yard.enqueue("until", "go").result(timeout=30) == "second"
+
+
+@pytest.mark.slow
+def test_a_slot_of_a_fleet_that_has_ended_is_not_waited_for(yard: Yard) -> None:
+    fleet = yard.start()
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(30) == 0
+    assert "has ended" in yard.detent("workers", "start", "worker-1", code=1)
+    assert "no workers" in yard.detent("workers", "start")
 
 
 def test_a_program_that_cannot_be_imported_stops_the_start(yard: Yard) -> None:

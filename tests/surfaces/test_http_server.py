@@ -58,10 +58,10 @@ def test_a_second_signal_ends_it_at_once_and_without_noise(tmp_path: Path) -> No
         slow.sendall(request(b'{"type":"mail.send","args":[1]}')[:-1])
         client = Client(port)
         client.push()
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGINT)  # an echo: a parent has passed on what it heard
+        process.send_signal(signal.SIGINT)
         eventually(lambda: "Waiting for connections to close" in log.read_text())
-        signal_again(process)
+        process.send_signal(signal.SIGTERM)  # an echo: a parent has passed on what it heard
+        signal_again(process, signal.SIGINT)
         assert process.wait(20) == 1, "what it had begun is not finished, and it says so"
         client.close()
     lines = log.read_text().splitlines()

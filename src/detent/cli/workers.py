@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from rich.tree import Tree
 
 from detent.cli.bundles import expanded
 from detent.cli.durations import span_option, span_us
-from detent.cli.places import Author, Place, asked
+from detent.cli.places import Author, Place, asked, errors_end_the_command
 from detent.cli.showing import answer, at, cell, state_cell, table
 from detent.cli.workerlogs import logs, stacks
 from detent.engine.directives import Directive, Verb
@@ -24,6 +25,8 @@ from detent.lifecycle.event import Event
 
 _ID_SHOWN = 13
 _WAIT_S = 60.0
+_LOOKED_AT = 100
+"""Of how many that left a slot it is looked up whose they were."""
 Which = Annotated[
     str,
     typer.Argument(
@@ -73,7 +76,8 @@ def history(place: Place, which: Which) -> None:
     """Tell the life of one instance, move by move."""
 
     async def work(engine: Engine) -> Sequence[Event]:
-        [one] = await _meant(engine, which, gone=True)
+        found = [*await engine.workers.listed(), *await engine.workers.listed(gone=True)]
+        one = max(_called(found, which), key=lambda one: one.since)
         return await engine.workers.history(one.id)
 
     events = asked(place, work)
@@ -105,16 +109,14 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
         async def work(engine: Engine) -> list[dict[str, Any]]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
-            # Who fills an empty slot finds there only what is gone.
-            meant = await _meant(engine, which, gone=verb is Verb.START)
-            return [
-                await _told(engine, one, author, (verb, grace_s, within_s))
-                for one in _once_per_slot(meant)
-            ]
+            meant = await (_empty if verb is Verb.START else _meant)(engine, which)
+            what = (verb, grace_s, within_s)
+            # All at once: each has its own time, and one that will not keeps nobody from hearing.
+            return await asyncio.gather(
+                *(_told(engine, one, author, what) for one in _once_per_slot(meant))
+            )
 
-        told = asked(place, work)
-        lines = Text("\n").join(cell(f"{one['slot']}: {verb}") for one in told)
-        answer(place, {"told": told}, lines)
+        _report(place, verb, asked(place, work))
 
     command.__doc__ = meaning
     return command
@@ -133,15 +135,30 @@ async def _told(
         reason=author.reason,
     )
     said = await engine.directives.ask(wish, author.by, within_s)
+    told = {"worker": one.id, "slot": _slot(one), "verb": verb}
     if said is None:
-        raise WorkerSilent(
-            f"The supervisor of {_slot(one)} on {_host(one) or 'an unknown host'} has not answered"
-            f" within {within_s:g} s. What it did not hear was taken back",
-            worker=one.id,
+        told["error"] = (
+            f"its supervisor on {_host(one) or 'an unknown host'} has not answered"
+            f" within {within_s:g} s. What it did not hear was taken back"
         )
-    if said.error is not None:
-        raise WorkerSilent(f"{_slot(one)}: {said.error}", worker=one.id)
-    return {"worker": one.id, "slot": _slot(one), "verb": verb}
+    elif said.error is not None:
+        told["error"] = said.error
+    return told
+
+
+def _report(place: Place, verb: Verb, told: Sequence[dict[str, Any]]) -> None:
+    """Who has done it, and then who has not, which ends the command."""
+    done = [one for one in told if "error" not in one]
+    refused = [one for one in told if "error" in one]
+    lines = Text("\n").join(cell(f"{one['slot'] or 'all'}: {verb}") for one in done)
+    if not told:
+        lines = Text("There are no workers.")
+    if done or not refused or place.as_json:
+        answer(place, {"told": done, **({"refused": refused} if refused else {})}, lines)
+    with errors_end_the_command():
+        if refused:
+            why = "; ".join(f"{one['slot'] or 'all'}: {one['error']}" for one in refused)
+            raise WorkerSilent(why, workers=[one["worker"] for one in refused])
 
 
 _ACTS = {
@@ -174,19 +191,37 @@ def _found(place: Place, *, gone: bool = False, every: bool) -> list[tuple[Liste
     return [(one, _host(one) or hosts.get(one.supervisor, "")) for one in shown]
 
 
-async def _meant(engine: Engine, which: str | None, *, gone: bool = False) -> list[Listed]:
+async def _meant(engine: Engine, which: str | None) -> list[Listed]:
     """The instances that a name stands for: one by its id, or all in slots of that name."""
     found = await engine.workers.listed()
-    if gone:
-        found += await engine.workers.listed(gone=True)
+    return [one for one in found if _is_kept(one)] if which is None else _called(found, which)
+
+
+async def _empty(engine: Engine, which: str | None) -> list[Listed]:
+    """Where somebody is to be started: what is known of an empty slot is who left it last.
+
+    Without a name that is whatever is empty, at every supervisor that is there.
+    """
+    found = await engine.workers.listed()
+    alive = {one.supervisor: one for one in found if one.instance is not None and one.supervisor}
     if which is None:
-        return [one for one in found if _is_kept(one)]
-    meant = [one for one in found if one.id.startswith(which) or _slot(one) == which]
-    if gone and meant:
-        meant = [max(meant, key=lambda one: one.since)]
+        return [Listed(one.id, "", 0, supervisor=keeper) for keeper, one in alive.items()]
+    called = _called([*found, *await engine.workers.listed(gone=True)], which)
+    latest = sorted(called, key=lambda one: one.since)[-_LOOKED_AT:]
+    meant = [
+        one for one in [await engine.workers.kept(one) for one in latest] if one.supervisor in alive
+    ]
     if not meant:
-        raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
+        why = f"The supervisor that kept {which!r} has ended: start it again, with its workers"
+        raise UnknownWorker(why, name=which)
     return meant
+
+
+def _called(found: Sequence[Listed], which: str) -> list[Listed]:
+    called = [one for one in found if one.id.startswith(which) or _slot(one) == which]
+    if not called:
+        raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
+    return called
 
 
 def _is_kept(one: Listed) -> bool:

@@ -80,7 +80,7 @@ class Workers:
         lives = {one.id: one for one in await self._found()}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
         meant = [one for one in found if one.is_gone is gone]
-        return [one if one.supervisor or gone else await self._kept(one) for one in meant]
+        return [one if gone else await self.kept(one) for one in meant]
 
     async def history(self, instance: str) -> Sequence[Event]:
         """What happened to one instance, oldest first."""
@@ -94,8 +94,10 @@ class Workers:
             after = (page[-1].tenant, page[-1].id)
         return found
 
-    async def _kept(self, one: Listed) -> Listed:
-        """With who keeps it, as its history tells."""
+    async def kept(self, one: Listed) -> Listed:
+        """With who keeps it, as its history tells where it has never said so itself."""
+        if one.supervisor:
+            return one
         actors = [event.actor_id for event in await self.history(one.id)]
         fleets = [name.removeprefix(FLEET) for name in actors if name.startswith(FLEET)]
         return msgspec.structs.replace(one, supervisor=fleets[-1] if fleets else "")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -16,11 +18,11 @@ from detent.errors import ForkFailed
 from detent.host import start_time, state_of
 from detent.runtime.process import keeper as keeping
 from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.keeper import Keeper
+from detent.runtime.process.keeper import Keeper, Launch, Launched
 from detent.runtime.process.launching import Program
 from detent.runtime.process.leader import Leader
 from detent.runtime.process.orphans import Orphans
-from tests.runtime.process.yard import child, is_gone, say, started
+from tests.runtime.process.yard import HANDOVER, child, is_gone, say, started
 from tests.waiting import until
 
 SLEEP = Program(command=("sleep", "1000"))
@@ -53,6 +55,49 @@ async def test_a_child_outlives_the_thread_that_asked_for_it(keeper: Keeper) -> 
     leader = Leader(pid, start_time(pid) or 0)
     await leader.exited()
     assert await asyncio.wrap_future(keeper.forget(leader)) == -signal.SIGKILL
+
+
+class Slow(Keeper):
+    """Takes its time before it starts anything, and knows which files it then hands on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.asked: list[list[int]] = []
+        self.handed: list[list[int]] = []
+
+    def launch(self, launch: Launch) -> Future[Launched]:
+        self.asked.append(_inodes(launch))
+        return super().launch(launch)
+
+    def _start(self, launch: Launch, gate: socket.socket) -> Leader:
+        self.begun.set()
+        self.go_on.wait()
+        self.handed.append(_inodes(launch))
+        return super()._start(launch, gate)
+
+
+def _inodes(launch: Launch) -> list[int]:
+    return [os.fstat(number).st_ino for number in (*launch.files, *launch.output)]
+
+
+async def test_a_start_that_is_called_off_never_hands_on_the_files_of_others() -> None:
+    """W-77: one that has begun keeps its files until it is over; one that waits does not begin."""
+    keeper = Slow()
+    spawning = [
+        asyncio.create_task(ProcessBody(SLEEP, keeper=keeper).spawn(HANDOVER)) for _ in range(2)
+    ]
+    await until(lambda: keeper.begun.is_set() and len(keeper.asked) == 2)
+    for task in spawning:
+        task.cancel()
+    await asyncio.gather(*spawning, return_exceptions=True)
+    others = [os.pipe() for _ in range(10)]
+    keeper.go_on.set()
+    await started(keeper, SLEEP)
+    assert keeper.handed == [keeper.asked[0], keeper.asked[2]]
+    for number in [number for pair in others for number in pair]:
+        os.close(number)
+    keeper.close()
 
 
 async def test_the_end_of_the_keeper_is_the_end_of_its_children() -> None:

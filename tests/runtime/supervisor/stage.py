@@ -44,7 +44,7 @@ class VirtualClock:
 
     async def settle(self) -> None:
         """Let everything happen that needs no time."""
-        for _ in range(40):
+        for _ in range(80):
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
@@ -55,6 +55,10 @@ class VirtualClock:
             await self._wake()
         self._mono = until
         await self.settle()
+
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass while nobody can do anything, as when the process is stopped."""
+        self._mono += seconds
 
     async def until(self, holds: Callable[[], bool], limit_s: float = 10_000) -> None:
         """Let time pass until it holds; an error if it never does."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
 from detent.lifecycle.worker import WorkerState
 from detent.runtime.supervisor.body import Usage
+from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.recycling import too_much
 from detent.runtime.supervisor.spec import OnSick, Probe, Recycle
 from tests.runtime.supervisor.stage import CRASH, Stage
@@ -163,17 +165,45 @@ async def test_the_replacement_comes_first(stage: Stage, rules: Recycle, usage: 
 
 
 async def test_the_hard_limit_leaves_no_time(stage: Stage) -> None:
-    """Issue: killed, cause on its stop, and started again at once."""
+    """Issue: killed, cause on its stop, and started again at once if it was of any use."""
     rules = Recycle(hard_rss_bytes=100)
     supervisor = await stage.running(stage.spec("a", recycle=rules))
     old = live(supervisor, "a")
-    stage.last("a").used = Usage(rss_bytes=101)
+    stage.last("a").used = Usage(rss_bytes=101, done=1)
     await stage.clock.until(old.done.done)
     causes = [event.cause for event in stage.journal.history(old.id) if event.name == "stop"]
     assert (old.state, causes) == (_S.KILLED, ["recycled"])
-    await stage.clock.advance(1)
+    await stage.clock.settle()
     assert live(supervisor, "a").state is _S.RUNNING
     assert stage.made("a") == 2
+    assert supervisor.slots["a"].pacing.total == 0
+
+
+async def test_a_limit_below_what_it_needs_does_not_kill_for_ever(stage: Stage) -> None:
+    """W-57: one that is too big before it has done anything has fallen, and the breaker opens."""
+    rules, breaker = Recycle(hard_rss_bytes=100), Breaker(most=3, window_s=600)
+    supervisor = await stage.running(stage.spec("a", recycle=rules, breaker=breaker))
+    for number in range(1, 5):
+        await stage.clock.until(lambda: live(supervisor, "a").state is _S.RUNNING)
+        stage.last("a").used = Usage(rss_bytes=101)
+        await stage.clock.until(lambda: stage.made("a") == number + 1)  # noqa: B023 - at once
+    assert live(supervisor, "a").record.governor == "breaker"
+
+
+async def test_who_is_too_big_from_the_start_is_replaced_less_and_less(stage: Stage) -> None:
+    """W-85: a fleet that only replaced its workers would get nothing else done."""
+    supervisor = await stage.running(stage.spec("a", recycle=Recycle(soft_rss_bytes=100)))
+    born: list[float] = []
+    while stage.clock.monotonic() < 2_000:
+        if stage.made("a") > len(born):
+            born.append(stage.clock.monotonic())
+            stage.last("a").used = Usage(rss_bytes=101)
+        await stage.clock.advance(1)
+    lives = [after - before for before, after in pairwise(born)]
+    assert 5 <= lives[0] <= 6
+    assert all(after >= 1.8 * before for before, after in pairwise(lives[:6]))
+    assert max(lives) < 1_300
+    await stage.during(supervisor.stop())
 
 
 async def test_where_two_cannot_live_the_old_one_goes_first(stage: Stage) -> None:

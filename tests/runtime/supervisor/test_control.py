@@ -26,7 +26,13 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
         (Rules(), [(TERM, 0), (INT, 1)], "cancel force"),
         (Rules(), [(TERM, 0), (TERM, 600)], "cancel force"),
         # The terminal and a parent have told it both; a person takes longer.
-        (Rules(), [(INT, 0), (TERM, 0.02), (INT, 0.2)], "cancel ignore force"),
+        (Rules(), [(INT, 0), (INT, 0.02), (INT, 0.2)], "cancel ignore force"),
+        (Rules(), [(TERM, 0), (TERM, 0.09), (TERM, 0.11)], "cancel ignore force"),
+        # A parent may turn the one into the other, and take its time; nobody does the reverse,
+        # but two that come together may be heard in either order.
+        (Rules(), [(INT, 0), (TERM, 0.02), (TERM, 0.3), (INT, 0.4)], "cancel ignore ignore force"),
+        (Rules(), [(INT, 0), (TERM, 0.6)], "cancel force"),
+        (Rules(), [(TERM, 0), (INT, 0.02), (INT, 0.2)], "cancel ignore force"),
         (Rules(force_after=2), [(TERM, 0), (INT, 9), (INT, 60)], "cancel ignore force"),
         (Rules(force_after=0), [(INT, 0), (INT, 1), (INT, 2)], "cancel ignore ignore"),
         (
@@ -36,6 +42,11 @@ INT, TERM = signal.SIGINT, signal.SIGTERM
         ),
         (Rules(force_after=2, cancel_on_interrupt=False), [(INT, 0), (INT, 6)], "ignore ignore"),
         (Rules(force_after=3, cancel_on_interrupt=False), [(TERM, 0)], "cancel"),
+        (
+            Rules(force_after=3, cancel_on_interrupt=False),
+            [(INT, 0), (INT, 0.01), (TERM, 0.02)],
+            "ignore ignore cancel",
+        ),
     ],
 )
 def test_what_signals_call_for(rules: Rules, taps: list[tuple[int, float]], acts: str) -> None:
@@ -81,8 +92,10 @@ async def test_force_kills_before_it_leaves() -> None:
         left.set()
 
     numbers = Numbers()
-    signals = Signals(Rules(echo_s=0), force=force, metrics=numbers, leave=leave)
+    signals = Signals(force=force, metrics=numbers, leave=leave)
+    signals.clock = clock = VirtualClock()
     signals.heard(INT)
+    clock.stand_still(1)
     signals.heard(INT)
     await asyncio.wait_for(left.wait(), 10)
     assert order == ["killed", "left 1"]

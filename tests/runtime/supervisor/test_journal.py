@@ -330,7 +330,7 @@ async def test_a_start_and_a_stop_wait_for_a_full_disk(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("obeys_in", "told", "forced"),
-    [(3.0, ["ask 10", "died"], False), (None, ["ask 10", "force", "died"], True)],
+    [(3.0, ["ask 5", "died"], False), (None, ["ask 5", "force", "died"], True)],
 )
 async def test_a_stop_on_a_disk_that_stays_full_ends_all_the_same(
     stage: Stage, obeys_in: float | None, told: list[str], forced: bool

@@ -78,6 +78,39 @@ async def test_a_second_start_is_refused_and_a_second_stop_is_not(stage: Stage) 
     assert never.phase is _S.STOPPED
 
 
+async def test_time_in_which_the_supervisor_stood_still_is_not_the_workers(stage: Stage) -> None:
+    """W-33: stopped with Ctrl-Z, it has not heard of anybody who was ready, nor told them so."""
+    supervisor = stage.supervisor(stage.spec("a", {"ready_in": 62.0}, init_timeout_s=30))
+    starting = asyncio.ensure_future(supervisor.start())
+    await stage.clock.advance(1)
+    stage.clock.stand_still(60)
+    await stage.during(starting)
+    assert stage.last("a").told == ["spawn"]
+    await stage.during(supervisor.stop())
+
+
+async def test_who_is_ready_while_it_is_given_up_is_too_late(stage: Stage) -> None:
+    """K4, W-19: its stacks are being taken; then it is forced, and its slot goes on."""
+    spec = stage.spec("a", init_timeout_s=30)
+    supervisor = await stage.running(spec)
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    await stage.clock.until(lambda: stage.made("a") == 2)
+    live, body = supervisor.slots["a"].live, stage.last("a")
+    assert live is not None
+
+    async def dump() -> str:
+        await stage.clock.sleep(0.9)
+        return "the stacks"
+
+    body.ready_in, body.dump = 30.5, dump  # type: ignore[method-assign]
+    await stage.clock.until(live.done.done, 60)
+    assert (live.state, live.record.cause) == (_S.FAILED, "init_timeout")
+    assert stage.states(live.id)[-2:] == ["starting", "failed"]
+    await stage.clock.until(lambda: stage.made("a") == 3)
+    await stage.during(supervisor.stop())
+
+
 async def test_init_timeout_forces_and_fails(stage: Stage) -> None:
     """K4, W-33: no killed flag, and the force is noted before it is done."""
     spec = stage.spec("a", {"ready_in": None}, init_timeout_s=30)

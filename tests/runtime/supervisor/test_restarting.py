@@ -190,17 +190,23 @@ async def test_a_breaker_is_reset_by_hand(stage: Stage) -> None:
 
 
 async def test_a_start_by_hand_waits_for_no_governor(stage: Stage) -> None:
-    """W-56: the wait can be cut; the breaker stays open for what nobody asks for."""
-    supervisor = await stage.running(stage.spec("a", breaker=Breaker(most=1)))
+    """W-56, W-59: the wait can be cut; that is the trial, which fails or closes the breaker."""
+    breaker = Breaker(most=1, window_s=60)
+    supervisor = await stage.running(stage.spec("a", breaker=breaker))
     for _ in range(2):
         await stage.clock.until(lambda: live_or_none(supervisor, _S.RUNNING))
         await die(stage, "a")
     await supervisor.start_slot("a")
     await stage.clock.settle()
     assert live(supervisor, "a").state is _S.RUNNING
-    assert supervisor.snapshot().children[0].told(BREAKER) == "triggered"
+    assert supervisor.snapshot().children[0].told(BREAKER) == "half_open"
     await die(stage, "a")
     assert live(supervisor, "a").record.governor == "breaker"
+    await supervisor.start_slot("a")
+    await stage.clock.advance(61)
+    assert supervisor.snapshot().children[0].told(BREAKER) is None
+    await die(stage, "a")
+    assert live(supervisor, "a").record.governor == "backoff"
 
 
 async def test_an_escalating_breaker_ends_the_supervisor(stage: Stage) -> None:

@@ -137,6 +137,30 @@ async def test_the_budget_of_the_tree_ends_every_grace(stage: Stage) -> None:
     assert supervisor.phase is _S.STOPPED
 
 
+async def test_nobody_is_told_of_more_time_than_the_tree_has(stage: Stage) -> None:
+    """W-23: who drains for the grace that it heard of would be killed in the middle of it."""
+    specs = [stage.spec(name, STUBBORN, stop_grace_s=50) for name in "ab"]
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL, shutdown_s=70)
+    await stage.during(supervisor.stop(), 80)
+    assert [line for line in stage.log if "ask" in line] == ["b ask 50", "a ask 19.98"]
+
+
+async def test_a_shorter_time_for_the_tree_is_told_to_all_of_it(stage: Stage) -> None:
+    """W-10, W-29: those that drain hear of it; who comes later never hears of more."""
+    specs = [stage.spec(name, STUBBORN, stop_grace_s=50) for name in "ab"]
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL, shutdown_s=100)
+    first = asyncio.ensure_future(supervisor.stop())
+    await stage.clock.advance(1)
+    shorter = asyncio.ensure_future(supervisor.stop(5))
+    await stage.clock.advance(1)
+    assert stage.last("b").told == ["spawn", "ask 50", "hasten 5"]
+    stage.last("b").die(CLEAN)
+    await stage.clock.settle()
+    assert stage.last("a").told == ["spawn", "ask 4"]
+    await stage.during(asyncio.gather(first, shorter))
+    assert stage.clock.monotonic() < 107
+
+
 async def test_a_second_stop_of_the_tree_shortens_it(stage: Stage) -> None:
     """W-10: that is what a second signal does."""
     supervisor = await stage.running(stage.spec("a", STUBBORN, stop_grace_s=50))

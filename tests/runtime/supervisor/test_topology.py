@@ -15,12 +15,12 @@ from detent.errors import (
     SuspendTimeout,
     UnknownSlot,
 )
-from detent.lifecycle.worker import WorkerState
-from detent.runtime.supervisor.body import Usage
+from detent.lifecycle.worker import Exit, WorkerState
+from detent.runtime.supervisor.body import PERMANENT, Usage
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.nesting import SupervisorBody
-from detent.runtime.supervisor.spec import Restart, Spec
+from detent.runtime.supervisor.spec import Restart, Spec, StartRate
 from detent.runtime.supervisor.supervisor import Supervisor
 from tests.runtime.supervisor.stage import CRASH, Stage
 from tests.runtime.supervisor.test_restarting import die, live
@@ -113,6 +113,20 @@ async def test_a_replacement_that_fails_leaves_the_old_one(stage: Stage) -> None
     assert live(supervisor, "a").state is _S.RUNNING
 
 
+async def test_other_settings_are_another_chance_for_who_was_given_up(stage: Stage) -> None:
+    """W-103: a reload that says that it worked leaves no slot empty, but those that are to be."""
+    supervisor = await stage.running(stage.spec("a"), stage.spec("b"))
+    stage.last("a").die(Exit.of_process(PERMANENT))
+    await stage.during(supervisor.stop_slot("b"))
+    await stage.clock.settle()
+    assert supervisor.slots["a"].live is supervisor.slots["b"].live is None
+    for name in "ab":
+        await stage.during(supervisor.replace(stage.spec(name, stop_grace_s=3)))
+    assert (stage.made("a"), stage.made("b")) == (2, 1)
+    assert supervisor.snapshot().children[0].status == "Running"
+    await stage.during(supervisor.stop())
+
+
 async def test_an_old_one_that_dies_while_it_is_replaced(stage: Stage) -> None:
     """W-65: the replacement takes over, and there is no third."""
     supervisor = await stage.running(stage.spec("a"))
@@ -152,6 +166,45 @@ def test_specs_of_one_revision_are_the_same(stage: Stage) -> None:
     assert first.is_same(second)
     assert not first.is_same(stage.spec("a"))
     assert not first.is_same(stage.spec("a", revision="7", stop_grace_s=1))
+
+
+@pytest.mark.parametrize("verb", ["start", "restart", "replace"])
+async def test_who_waits_no_longer_has_taken_nothing_back(stage: Stage, verb: str) -> None:
+    """W-31: a caller with a time limit of its own leaves no slot half started, and none down."""
+    how: dict[str, object] = {}
+    supervisor = await stage.running(stage.spec("a", how))
+    if verb == "start":
+        await stage.during(supervisor.stop_slot("a"))
+    how |= {"ready_in": 5.0, "obeys_in": 5.0}
+    stage.last("a").obeys_in = 5.0
+    work = {
+        "start": lambda: supervisor.start_slot("a"),
+        "restart": lambda: supervisor.restart("a"),
+        "replace": lambda: supervisor.replace(stage.spec("a", how, stop_grace_s=9)),
+    }
+    waiting = asyncio.ensure_future(work[verb]())
+    await stage.clock.advance(1)
+    waiting.cancel()
+    await stage.clock.advance(30)
+    assert waiting.cancelled()
+    assert stage.made("a") == 2
+    assert live(supervisor, "a").body is stage.last("a")
+    assert (live(supervisor, "a").state, len(supervisor.lives)) == (_S.RUNNING, 1)
+    await die(stage, "a")
+    assert stage.made("a") == 3, "and it is looked after as any other"
+    await stage.during(supervisor.stop())
+
+
+async def test_an_addition_that_nobody_waits_for_leaves_nothing(stage: Stage) -> None:
+    """W-61."""
+    supervisor = await stage.running(stage.spec("a"))
+    adding = asyncio.ensure_future(supervisor.add(stage.spec("b", {"ready_in": 5.0})))
+    await stage.clock.advance(1)
+    adding.cancel()
+    await stage.clock.advance(30)
+    assert (list(supervisor.slots), len(supervisor.lives)) == (["a"], 1)
+    assert stage.last("b").told[-1] == "died"
+    await stage.during(supervisor.stop())
 
 
 async def test_restart_by_hand(stage: Stage) -> None:
@@ -195,7 +248,7 @@ async def test_trees_nest(stage: Stage) -> None:
         tree.find("branch/x")
     await stage.during(tree.stop())
     asked = [line for line in stage.log if "ask" in line]
-    assert asked == ["c ask 10", "b ask 10", "a ask 10"]
+    assert asked == ["c ask 10", "b ask 9", "a ask 9"], "a branch has time to force its own"
     assert stage.journal.unended() == []
 
 
@@ -212,6 +265,21 @@ async def test_a_branch_that_gives_up_is_restarted_by_the_one_above(stage: Stage
     assert (first.state, first.record.code) == (_S.FAILED, "breaker_open")
     assert live(tree, "branch").state is _S.RUNNING
     assert stage.made("a") == 3
+
+
+async def test_a_branch_that_is_held_back_is_shown_without_anything_below(stage: Stage) -> None:
+    """W-69, W-87: looking at the tree must not fail, whatever state it is in."""
+    rate = StartRate(most=1, window_s=50)
+    tree = stage.supervisor(stage.spec("a"), branch(stage, stage.spec("b")), rate=rate)
+    starting = asyncio.ensure_future(tree.start())
+    await stage.clock.advance(1)
+    shown = tree.snapshot().children[1]
+    assert (shown.status, shown.reason, shown.children) == ("Pending", "rate", ())
+    with pytest.raises(UnknownSlot):
+        tree.find("branch/b")
+    await stage.during(starting)
+    assert [one.path for one in tree.snapshot().children[1].children] == ["branch/b"]
+    await stage.during(tree.stop())
 
 
 async def test_a_branch_that_will_not_stop_is_killed_with_all_below(stage: Stage) -> None:

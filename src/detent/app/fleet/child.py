@@ -35,7 +35,6 @@ from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
-from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
 from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
@@ -49,6 +48,8 @@ INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"
 SUSPENDED: Final = "LIFECYCLE_SUSPENDED"
 _LOST: Final = 75
 """The exit code of a worker that must make room for another one under another name."""
+_UNREAD: Final = 78
+"""The exit code of a worker whose program could not be imported."""
 _BROKEN: Final = 70
 """The exit code of a worker whose own loop a handler has broken."""
 _STATUS_S: Final = 1.0
@@ -330,7 +331,8 @@ def main() -> int:
         app = load(told.reference)
     except AppError as error:
         sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
-        return PERMANENT
+        # Not for good: whoever writes the program anew may be in the middle of that.
+        return _UNREAD
     app.move_to(told.url)
     app.bridge.new_loop = new_loop
     if told.server is not None:

@@ -88,7 +88,11 @@ class Commands:
         names = (
             [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
         )
-        await asyncio.gather(*(_ACTS[wish.verb](supervisor, name, wish, by) for name in names))
+        acts = [_ACTS[wish.verb](supervisor, name, wish, by) for name in names]
+        done = await asyncio.gather(*acts, return_exceptions=True)
+        for error in done:
+            if error is not None:
+                raise error
 
 
 _Act = Callable[[Supervisor, str, Directive, By], Awaitable[None]]

@@ -258,7 +258,8 @@ class Fleet:
             if self._beside:
                 await asyncio.wait_for(self._last_words(), _LAST_WORDS_S)
         except (DetentError, TimeoutError) as error:
-            _log.warning("the last of the journal is shipped next time: %s", error)
+            why = str(error) or "the store does not answer"
+            _log.warning("the last of the journal is shipped next time: %s", why)
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)

@@ -57,7 +57,9 @@ async def launch(program: Program, handover: Handover, wiring: Wiring, by: Keepe
     try:
         return await asyncio.shield(asyncio.wrap_future(future))
     except asyncio.CancelledError:
-        future.add_done_callback(lambda late: _drop(late, by))
+        if not future.cancel():
+            wiring.outlast(future)
+            future.add_done_callback(lambda late: _drop(late, by))
         raise
 
 

@@ -7,7 +7,8 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import Future
+from typing import Any, Final
 
 from detent.runtime.process.inside import CHANNEL_FD, DUMP_FD
 
@@ -51,6 +52,14 @@ class Wiring:
     def taken(self) -> None:
         """Our ends are in use, and closed by their users."""
         self._ours.pop_all()
+
+    def outlast(self, launching: Future[Any]) -> None:
+        """Keep the ends of a child open that is being started: their numbers are spoken for.
+
+        Closed before, they could be those of somebody else when it inherits them.
+        """
+        theirs = self._theirs.pop_all()
+        launching.add_done_callback(lambda _: theirs.close())
 
     def close(self) -> None:
         """Close what nobody has taken."""

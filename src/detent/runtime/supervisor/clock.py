@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 _US = 1_000
+_STEP_S: Final = 1.0
+"""A process that stands still, stopped or on a machine that is, is charged so much at most."""
 
 
 class Clock(Protocol):
@@ -54,3 +56,24 @@ async def done_within(clock: Clock, seconds: float, *awaited: asyncio.Future[Any
     finally:
         timer.cancel()
     return any(one.done() for one in awaited)
+
+
+class Patience:
+    """So much time for something, of which only what we are awake for is used up.
+
+    Whoever was stopped has not heard what came meanwhile, and has not answered it.
+    """
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._left_s = seconds
+
+    async def lasts_until(self, *awaited: asyncio.Future[Any]) -> bool:
+        """Whether one of them is done before it is used up."""
+        while self._left_s > 0 and not any(one.done() for one in awaited):
+            step_s = min(self._left_s, _STEP_S)
+            begun = self._clock.monotonic()
+            is_done = await done_within(self._clock, step_s, *awaited)
+            used_s = self._clock.monotonic() - begun if is_done else step_s
+            self._left_s -= min(used_s, step_s)
+        return any(one.done() for one in awaited)

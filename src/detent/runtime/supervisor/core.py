@@ -136,6 +136,8 @@ class Core:
         elif deadline < self._deadline:
             self._deadline = deadline
             self._shorter.set()
+            if budget_s > 0:
+                self._hasten(budget_s)
         await asyncio.shield(self._ending)
 
     async def wait(self) -> Exit:
@@ -254,7 +256,7 @@ class Core:
 
     def _react(self, slot: Slot, live: Live) -> None:
         match live.after:
-            case After.AGAIN if live.was_sick:
+            case After.AGAIN if live.is_failing:
                 self._fell(slot, live)
             case After.AGAIN:
                 self.bring_up_soon(slot)
@@ -268,7 +270,7 @@ class Core:
                 self._fell(slot, live)
 
     def _give_up(self, slot: Slot, live: Live) -> None:
-        slot.is_wanted = False
+        slot.is_wanted, slot.is_given_up = False, live.state is _S.FAILED
         if live.state is _S.KILLED and slot.spec.on_killed is OnKilled.ALERT:
             _log.error("%s of %s had to be killed", live.id, slot.path)
         live.note("not_restarted")
@@ -284,7 +286,7 @@ class Core:
             self._opened(slot, live, before)
         if not self.may_start(slot):
             return
-        if self.is_group and not live.was_sick:
+        if self.is_group and not live.is_failing:
             self._group.fell(slot)
         else:
             self.bring_up_soon(slot)
@@ -348,10 +350,20 @@ class Core:
                 latest = latest[:1]
             # Whoever serves the others is there until they are gone.
             latest = [one for one in latest if one[1].spec.role != KEEPER] or latest
-            stops = [self.stop_live(live, slot.spec.stop_grace_s) for live, slot in latest]
+            # Whoever is told of more time than there is would be killed in the middle of its drain.
+            left_s = max(self._deadline - self.tree.clock.monotonic(), 0.0)
+            stops = [
+                self.stop_live(live, min(slot.spec.stop_grace_s, left_s)) for live, slot in latest
+            ]
             await asyncio.gather(*stops)
             # The end is heard one turn later.
             await asyncio.sleep(0)
+
+    def _hasten(self, left_s: float) -> None:
+        """Tell those that are on their way out; who has not been asked yet hears it then."""
+        for live in tuple(self.lives):
+            if live.ladder is not None:
+                self.tasks.run(self.stop_live(live, left_s), f"hastening {live.id}")
 
     async def _force_all(self, stopping: asyncio.Task[None]) -> None:
         """No time is left: everything that still lives is forced at once, written down or not."""

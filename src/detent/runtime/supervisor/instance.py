@@ -66,8 +66,8 @@ class Live:
         self.after = After.POLICY
         self.is_urged = False
         """Somebody wants it now: neither schedule, backoff nor breaker holds it."""
-        self.was_sick = False
-        """It is stopped because its probe failed, which counts as a failure of the slot."""
+        self.is_failing = False
+        """It is stopped for its health or its memory, which counts as a failure of the slot."""
         self.was_forced = False
         self.timed_out = False
         """It was not ready in time."""

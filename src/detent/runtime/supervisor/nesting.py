@@ -93,9 +93,9 @@ class SupervisorBody:
         told = [line for live in self.inner.lives for line in live.body.tail(lines)]
         return told[-lines:]
 
-    def snapshot(self) -> Snapshot:
-        """What is below."""
-        return self._inside.snapshot()
+    def snapshot(self) -> Snapshot | None:
+        """What is below; nothing, as long as it is held back."""
+        return None if self.inner is None else self.inner.snapshot()
 
     def _soon(self, grace_s: float) -> None:
         if self.inner is not None:

@@ -78,7 +78,7 @@ async def _act(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> No
     try:
         await keep_dump(live)
         if live.state is WorkerState.RUNNING:
-            live.after, live.was_sick = After.AGAIN, True
+            live.after, live.is_failing = After.AGAIN, True
             await core.stop_live(live, slot.spec.stop_grace_s, Cause.PROBE_FAILED)
     finally:
         core.tree.sick_slots += 1

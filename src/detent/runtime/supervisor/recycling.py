@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from detent.errors import StartFailed
 from detent.lifecycle.worker import Cause, WorkerState
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
 
 _log = logging.getLogger("detent.supervisor")
+_LONG_S: Final = 600.0
+"""Who was not too big for so long has leaked; who was so before that, may just need so much."""
 _WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
 
 
@@ -39,6 +41,8 @@ async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> N
     age_s = None if rules.age_s is None else rules.age_s * spread
     while not await done_within(core.tree.clock, rules.check_s, live.done):
         why = too_much(rules, live.body.usage(), live.uptime_s, age_s)
+        if why == "soft_rss" and live.uptime_s < slot.spared_s:
+            continue
         if why and slot.live is live and live.state in _WORKING:
             live.note("recycled", why)
             core.tree.count("recycled_total", reason=why)
@@ -46,11 +50,19 @@ async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> N
 
 
 async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
+    """Whoever is too big soon after its birth is not helped by that, and neither are its jobs.
+
+    So the next one is spared for twice as long; and one that had to be killed before it finished
+    anything counts as fallen, because the next will hardly do better.
+    """
     if why == "hard_rss":
-        live.after = After.AGAIN
+        used = live.body.usage()
+        live.after, live.is_failing = After.AGAIN, used is None or used.done == 0
         await core.stop_live(live, 0, Cause.RECYCLED)
-    else:
-        await swap(core, slot, slot.spec, Cause.RECYCLED)
+        return
+    if why == "soft_rss":
+        slot.spared_s = 2 * live.uptime_s if live.uptime_s < _LONG_S else 0.0
+    await swap(core, slot, slot.spec, Cause.RECYCLED)
 
 
 async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed | None:

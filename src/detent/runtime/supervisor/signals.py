@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import DetentError
-from detent.host import ECHO_S
+from detent.host import is_echo
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
@@ -56,8 +56,6 @@ class Rules(msgspec.Struct, frozen=True):
     """How many signals force the end; 0 never does. A pause longer than `gap_s` counts anew, but
     not once the end was asked for: from then on every further signal counts.
 
-    What comes within `echo_s` after another is the same wish, told twice.
-
     Without `cancel_on_interrupt` an interrupt only counts; it is for programs that use Ctrl-C for
     something else. `streams` are the descriptors whose terminal is that of the program, if any.
     """
@@ -65,7 +63,6 @@ class Rules(msgspec.Struct, frozen=True):
     force_after: int = 1
     cancel_on_interrupt: bool = True
     gap_s: float = 5.0
-    echo_s: float = ECHO_S
     streams: tuple[int, ...] = (0, 1, 2)
 
 
@@ -76,16 +73,19 @@ class Taps:
         self.rules = rules or Rules()
         self.is_cancelled = False
         self._count = 0
-        self._last: float | None = None
+        self._last = (0, -math.inf)
+        """Which signal it was that counted last, and when."""
 
     def tap(self, number: int, now: float) -> Act:
         """What this signal calls for, at this moment of the monotonic clock."""
-        since = math.inf if self._last is None else now - self._last
-        if since < self.rules.echo_s:
+        before, at = self._last
+        # Where an interrupt does not end anything, who turns it into something else means that.
+        is_known = number == before or self.is_cancelled
+        if is_known and is_echo(number, before, now - at):
             return Act.IGNORE
-        if since > self.rules.gap_s and not self.is_cancelled:
+        if now - at > self.rules.gap_s and not self.is_cancelled:
             self._count = 0
-        self._last = now
+        self._last = (number, now)
         self._count += 1
         if self._forces():
             return Act.FORCE

@@ -44,6 +44,10 @@ class Slot:
         self.live: Live | None = None
         self.is_wanted = True
         """Somebody wants it up, and no policy has given it up."""
+        self.is_given_up = False
+        """A policy has, and nobody else: other settings are another chance."""
+        self.spared_s = 0.0
+        """How long its next instance may live before it is replaced for its memory."""
         self.is_awaited = False
         """It has no instance yet, but a task is about to give it one."""
         self.last: Instance | None = tree.journal.last_of(path)

@@ -54,8 +54,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Tells(Protocol):
     """A body that is a tree itself."""
 
-    def snapshot(self) -> Snapshot:
-        """What is below it."""
+    def snapshot(self) -> Snapshot | None:
+        """What is below it, once anything is."""
         ...
 
 

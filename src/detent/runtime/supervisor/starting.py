@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from detent.errors import BadJournal, DetentError
 from detent.lifecycle import worker as w
 from detent.lifecycle.worker import Ending, Exit, Governor, WorkerState
-from detent.runtime.supervisor.clock import done_within
+from detent.runtime.supervisor.clock import Patience, done_within
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Held, Rate
 from detent.runtime.supervisor.slot import Slot
@@ -101,19 +101,19 @@ async def _start(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     handover = slot.hand_over(live)
     live.move(w.start)
     host.rate.took()
-    if not live.is_urged and slot.pacing.tried():
+    if slot.pacing.tried():
+        # A start by hand is the trial too: nothing else would ever close the breaker again.
         live.note("breaker_half_open")
-    deadline = slot.tree.clock.monotonic() + spec.init_timeout_s
+    patience = Patience(slot.tree.clock, spec.init_timeout_s)
     live.spawning = host.tasks.run(live.body.spawn(handover), f"spawning {live.id}")
-    if await _spawned(host, live, deadline):
-        await _prove(host, slot, live, deadline)
+    if await _spawned(host, live, patience):
+        await _prove(host, slot, live, patience)
 
 
-async def _spawned(host: Host, live: Live, deadline: float) -> bool:
+async def _spawned(host: Host, live: Live, patience: Patience) -> bool:
     spawning = live.spawning
     assert spawning is not None  # noqa: S101 - set by the only caller
-    clock = live.tree.clock
-    await done_within(clock, deadline - clock.monotonic(), spawning, live.done)
+    await patience.lasts_until(spawning, live.done)
     if live.done.done():
         return False
     if not spawning.done():
@@ -147,16 +147,17 @@ async def _watch(live: Live) -> None:
 
 
 def _is_proven(live: Live) -> bool:
-    proving = live.proving
-    if live.state is not WorkerState.STARTING or live.record.stop_requested or proving is None:
+    """Whether it has said so in time, and before anybody wanted it gone."""
+    proving, is_unwanted = live.proving, live.record.stop_requested or live.timed_out
+    if live.state is not WorkerState.STARTING or is_unwanted or proving is None:
         return False
     return proving.done() and not proving.cancelled() and proving.exception() is None
 
 
-async def _prove(host: Host, slot: Slot, live: Live, deadline: float) -> None:
-    proving, clock = live.proving, live.tree.clock
+async def _prove(host: Host, slot: Slot, live: Live, patience: Patience) -> None:
+    proving = live.proving
     assert proving is not None  # noqa: S101 - set by the only caller
-    await done_within(clock, deadline - clock.monotonic(), proving, live.done)
+    await patience.lasts_until(proving, live.done)
     if _is_proven(live):
         await live.insist(w.ready)
     elif live.state is WorkerState.STARTING and not live.record.stop_requested:

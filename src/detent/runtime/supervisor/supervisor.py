@@ -51,7 +51,7 @@ class Supervisor(Core):
     ) -> None:
         """Take the slot down, and keep it down. Said again, it joins, and may shorten the grace."""
         core, slot = self.find(name)
-        was_wanted, slot.is_wanted = slot.is_wanted, False
+        was_wanted, slot.is_wanted, slot.is_given_up = slot.is_wanted, False, False
         grace_s = slot.spec.stop_grace_s if grace_s is None else grace_s
         try:
             await asyncio.gather(*(core.halt(live, grace_s, by) for live in core.lives_of(slot)))
@@ -72,23 +72,13 @@ class Supervisor(Core):
         Neither schedule, backoff nor breaker holds what somebody asks for by name.
         """
         core, slot = self.find(name)
-        async with slot.busy:
-            if core.slots.get(slot.name) is not slot:
-                raise _unknown(name, self.path)
-            slot.is_wanted = True
-            live = await core.bring_up(slot, urged=True)
-        record = live.record
-        if live.done.done() and record.started_at is None and not record.stop_requested:
-            raise core.start_failed(slot, live)
+        await core.tasks.kept(core.fill(slot), f"starting {slot.path}")
 
     async def restart(self, name: str, grace_s: float | None = None) -> None:
         """Stop the instance and start another, at once; the policy is not asked."""
         core, slot = self.find(name)
         grace_s = slot.spec.stop_grace_s if grace_s is None else grace_s
-        if slot.live is not None:
-            slot.live.after = After.GROUP
-            await core.stop_live(slot.live, grace_s)
-        await core.start_slot(slot.name)
+        await core.tasks.kept(core.refill(slot, grace_s), f"restarting {slot.path}")
 
     async def suspend(
         self, name: str, within_s: float = SUSPEND_S, *, by: By | None = None
@@ -144,9 +134,12 @@ class Supervisor(Core):
         if not self.is_open:
             return
         try:
-            await self.start_slot(spec.name)
-        except (StartFailed, asyncio.CancelledError):
-            self.forget(slot)
+            await self.tasks.kept(self._added(slot), f"adding {slot.path}")
+        except asyncio.CancelledError:
+            if self.slots.get(slot.name) is slot:
+                self.forget(slot)
+            for live in self.lives_of(slot):
+                self.tasks.run(self.stop_live(live, spec.stop_grace_s), f"taking back {slot.path}")
             raise
 
     async def remove(self, name: str, grace_s: float | None = None) -> None:
@@ -160,15 +153,11 @@ class Supervisor(Core):
     async def replace(self, spec: Spec) -> None:
         """Other settings for a slot: the new instance first, then the old one goes.
 
-        If the new one does not start, the old one and its settings stay.
+        If the new one does not start, the old one and its settings stay. A slot that was given up
+        after a failure is tried again; one that somebody has stopped stays down.
         """
         _, slot = self.find(spec.name)
-        if slot.live is None or slot.live.done.done():
-            slot.spec = spec
-        elif (failed := await swap(self, slot, spec, Cause.REQUESTED)) is not None:
-            raise failed
-        slot.pacing = self.pacing_of(spec)
-        slot.is_probed = spec.probe is not None and spec.probe.enabled
+        await self.tasks.kept(self._replaced(slot, spec), f"replacing {slot.path}")
 
     async def apply(self, specs: Sequence[Spec]) -> dict[str, DetentError]:
         """Make the slots those of a new list, one by one; answers what did not work.
@@ -253,6 +242,43 @@ class Supervisor(Core):
     def lives_of(self, slot: Slot) -> list[Live]:
         """Its instance, and one that is on its way in or out."""
         return [live for live, its in self.lives.items() if its is slot]
+
+    async def fill(self, slot: Slot) -> None:
+        """Bring it up, whatever holds it back; come back when it is ready."""
+        async with slot.busy:
+            if self.slots.get(slot.name) is not slot:
+                raise _unknown(slot.name, self.path)
+            slot.is_wanted, slot.is_given_up = True, False
+            live = await self.bring_up(slot, urged=True)
+        record = live.record
+        if live.done.done() and record.started_at is None and not record.stop_requested:
+            raise self.start_failed(slot, live)
+
+    async def _added(self, slot: Slot) -> None:
+        try:
+            await self.fill(slot)
+        except StartFailed:
+            # At once, before its end is heard: who is not listed is not started again.
+            if self.slots.get(slot.name) is slot:
+                self.forget(slot)
+            raise
+
+    async def refill(self, slot: Slot, grace_s: float) -> None:
+        """Stop what is there, and bring up another."""
+        if slot.live is not None:
+            slot.live.after = After.GROUP
+            await self.stop_live(slot.live, grace_s)
+        await self.fill(slot)
+
+    async def _replaced(self, slot: Slot, spec: Spec) -> None:
+        if slot.live is None or slot.live.done.done():
+            slot.spec, slot.pacing = spec, self.pacing_of(spec)
+            if slot.is_given_up and self.is_open:
+                await self.fill(slot)
+        elif (failed := await swap(self, slot, spec, Cause.REQUESTED)) is not None:
+            raise failed
+        slot.pacing = self.pacing_of(spec)
+        slot.is_probed = spec.probe is not None and spec.probe.enabled
 
     async def halt(self, live: Live, grace_s: float, by: By | None) -> None:
         """Stop it for good."""

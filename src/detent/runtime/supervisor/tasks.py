@@ -16,6 +16,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._kept: set[asyncio.Task[Any]] = set()
 
     def run(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Start it, and remember it until it is done."""
@@ -23,6 +24,20 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
+
+    async def kept(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        """What comes of it. Whoever waits no longer has not taken it back: it goes on to its end.
+
+        It has somebody who asked for it, so it is not called off with the rest either.
+        """
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._done)
+            raise
 
     async def close(self) -> None:
         """Cancel what is left, and wait until it is gone. Who closes is not cancelled."""

@@ -15,7 +15,7 @@ import msgspec
 import uvicorn
 
 from detent.errors import OpenToAll
-from detent.host import ECHO_S
+from detent.host import is_echo
 from detent.surfaces.http.app import WebApp
 from detent.surfaces.http.uvicorn_fit import connections
 
@@ -54,7 +54,8 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._work: asyncio.Task[None] | None = None
-        self._asked_at = -math.inf
+        self._asked = (0, -math.inf)
+        """By which signal, and when."""
 
     async def _serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._work = asyncio.current_task()
@@ -71,10 +72,10 @@ class _Server(uvicorn.Server):
 
         Who has not begun yet has nothing to finish.
         """
-        now = time.monotonic()
-        if now - self._asked_at < ECHO_S:
+        now, (before, at) = time.monotonic(), self._asked
+        if is_echo(sig, before, now - at):
             return
-        self._asked_at = now
+        self._asked = (sig, now)
         self._app.service.begin_stop()
         self.force_exit = self.should_exit
         self.should_exit = True

@@ -127,17 +127,29 @@ def test_a_second_signal_does_not_wait(yard: Yard) -> None:
     assert job.status().state in ("active", "available")
 
 
+_AS_IN_A_TERMINAL = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Whoever is started behind somebody's back inherits that Ctrl-C is nothing to it."""
+
+
 @pytest.mark.slow
 def test_a_shell_that_turns_ctrl_c_into_a_second_signal_forces_nothing(yard: Yard) -> None:
     """W-96: a terminal interrupts everybody in it, and the shell then ends all that it started."""
     detent = f"{sys.executable} -m detent worker program.py --grace 1h"
     script = f"trap 'kill 0' INT; {detent} 2> shell.log & wait; wait"
-    command = ["/bin/sh", "-c", script]
+    command = [sys.executable, "-c", _AS_IN_A_TERMINAL, "/bin/sh", "-c", script]
     with subprocess.Popen(command, cwd=yard.folder, start_new_session=True) as shell:  # noqa: S603
-        job = yard.enqueue("until", "go")
-        eventually(lambda: yard.begun("go"))
-        os.killpg(shell.pid, signal.SIGINT)
-        assert shell.wait(30) == -signal.SIGTERM
+        try:
+            job = yard.enqueue("until", "go")
+            eventually(lambda: yard.begun("go"))
+            os.killpg(shell.pid, signal.SIGINT)
+            assert shell.wait(30) == -signal.SIGTERM
+        except BaseException:
+            os.killpg(shell.pid, signal.SIGKILL)
+            raise
     eventually(lambda: yard.states() == {"worker-1": "Stopping"})
     yard.let_go("go")
     assert job.result(timeout=30) == "first"

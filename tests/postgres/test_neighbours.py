@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from detent import stores
+from detent.engine import commands
 from detent.engine.commands import Change
 from detent.engine.engine import Engine
 from detent.errors import (
@@ -355,6 +356,32 @@ def test_a_job_that_somebody_holds_is_busy_and_its_neighbours_are_not(
             assert isinstance(third, j.Accepted)
             foreign.rollback()
             assert isinstance(await engine.complete(_done(jobs[1])), j.Accepted)
+
+    in_world(url, use)
+
+
+def test_ends_that_somebody_holds_up_keep_no_others_from_being_told(
+    url: str, foreign: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that go with it nor those of the next piece."""
+    monkeypatch.setattr(commands, "PIECE", 4)
+
+    async def use(world: World) -> None:
+        await world.alive("w1")
+        for _ in range(12):
+            await world.push()
+        jobs = await world.claim(12)
+        held = jobs[1].job
+        foreign.execute("SELECT 1 FROM detent.jobs WHERE id = %s FOR UPDATE", [held.id])
+        async with Engine(world.store) as engine:
+            with pytest.raises(StoreBusy) as caught:
+                await engine.refused([_done(stored) for stored in jobs])
+            assert len(caught.value.fields["blocked"]) == 1
+            found = await world.store.get([key_of(one.job) for one in jobs])
+            left = [one.job.id for one in found if one is not None and one.job.state == "active"]
+            assert left == [held.id]
+            foreign.rollback()
+            assert await engine.refused([_done(jobs[1])]) == {}
 
     in_world(url, use)
 

@@ -7,11 +7,15 @@ import sys
 
 _PROGRAM = """
 import gc
-from detent.runtime.garbage import OBJECTS, settle, sweep_rarely
+from detent.runtime.garbage import OBJECTS_MAX, OF_A_SLOT, settle, sweep_rarely
 
 before = gc.get_threshold()
-sweep_rarely()
-assert gc.get_threshold() == (OBJECTS, *before[1:])
+sweep_rarely(1)
+assert gc.get_threshold() == before
+sweep_rarely(100)
+assert gc.get_threshold() == (100 * OF_A_SLOT, *before[1:])
+sweep_rarely(100_000)
+assert gc.get_threshold() == (OBJECTS_MAX, *before[1:])
 cycle = []
 cycle.append(cycle)
 del cycle

@@ -134,16 +134,19 @@ class Commands:
 
     async def refused(self, changes: Sequence[Change]) -> dict[int, Refusal]:
         """The same for whoever only wants to know which of them are refused."""
-        refused: dict[int, Refusal] = {}
+        asked: list[tuple[int, list[_Open]]] = []
         for first in range(0, len(changes), PIECE):
             piece = changes[first : first + PIECE]
             names = self._identity.ids(len(piece))
             ends = completions(piece, names, self._store.now())
             if ends is None:
-                asked = await self._carried_out(piece, names)
+                asked.append((first, await self._carried_out(piece, names)))
             else:
-                asked = await self._ended_alike(piece, ends)
-            refused |= refusals(map(_answered, asked), first)
+                asked.append((first, await self._ended_alike(piece, ends)))
+        # Not before all had their turn: what holds up one of them is no matter of the others.
+        refused: dict[int, Refusal] = {}
+        for first, some in asked:
+            refused |= refusals(map(_answered, some), first)
         return refused
 
     async def complete(self, change: Change) -> j.Answer:
@@ -160,11 +163,18 @@ class Commands:
         return [_answer_of(one) for one in await self._carried_out(changes, names)]
 
     async def _ended_alike(self, changes: Sequence[Change], ends: Completions) -> list[_Open]:
-        """All of them if one has moved on since it was claimed; nobody if all are durable."""
-        outcomes = await self._coalescer.commit(ends)
+        """All of them if one is in trouble or has moved on; nobody if all are durable."""
+        names = [row[1] for row in ends.rows]
+        try:
+            outcomes = await self._coalescer.commit(ends)
+        except StoreBusy as error:
+            asked = self._opened(changes, names)
+            _set_aside(asked, error)
+            await self._settle(asked)
+            return asked
         if all(isinstance(one, Committed | Own) for one in outcomes):
             return []
-        asked = self._opened(changes, [row[1] for row in ends.rows])
+        asked = self._opened(changes, names)
         for one, row, outcome in zip(asked, ends.rows, outcomes, strict=True):
             self._hear(one, ends.answer(row), outcome)
         await self._settle(asked)

@@ -9,13 +9,19 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-OBJECTS: Final = 30_000
-"""After so many more than went there is a look at what is new."""
+OF_A_SLOT: Final = 15
+"""About as many objects wait for the end of a job that runs."""
+OBJECTS_MAX: Final = 30_000
 
 
-def sweep_rarely() -> None:
-    """From now on; before the program is imported, so that whatever it says itself stands."""
-    gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])
+def sweep_rarely(slots: int) -> None:
+    """As seldom as all that runs at once makes it look like garbage, and no more seldom than that.
+
+    What programs leave behind in cycles may be large, and waits for it. Said before the program is
+    imported, so that whatever it says itself stands.
+    """
+    usual, *older = gc.get_threshold()
+    gc.set_threshold(max(usual, min(OF_A_SLOT * slots, OBJECTS_MAX)), *older)
 
 
 def settle() -> None:

@@ -326,7 +326,7 @@ def main() -> int:
     is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
     log_to_stderr(as_json=is_json, component="worker", plain=plain)
     told = msgspec.json.decode(text, type=Told)
-    sweep_rarely()
+    sweep_rarely(told.settings.slots)
     try:
         app = load(told.reference)
     except AppError as error:

@@ -14,8 +14,9 @@ ARGS  ?=
 export TMPDIR := $(CURDIR)/$(BUILD)/tmp
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_PYTHON_DOWNLOADS := never
-# An activated environment or a foreign module path must not leak into ours.
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+# An activated environment or a foreign module path must not leak into ours; and without bytecode
+# every process of a test compiles the whole project again.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 # PYTHON=/path/to/python chooses an interpreter; otherwise the first that works is taken.
 # A candidate is started, not just looked up: version managers leave names that do not run.

@@ -42,9 +42,15 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def old(url: str) -> Iterator[psycopg.Connection]:
+def fresh() -> str:
+    """A database of one's own: what other tests have left dead in theirs would be counted too."""
+    return databases().kept()
+
+
+@pytest.fixture
+def old(fresh: str) -> Iterator[psycopg.Connection]:
     """Somebody's report, begun before anything was claimed and not over yet."""
-    with psycopg.connect(url) as one:
+    with psycopg.connect(fresh) as one:
         one.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         one.execute("SELECT count(*) FROM detent.jobs")
         yield one
@@ -106,19 +112,19 @@ async def touched(url: str, *marks: tuple[int, Position]) -> int:
 
 @pytest.mark.usefixtures("old")
 def test_beside_an_old_snapshot_only_a_claim_without_a_mark_walks_over_what_is_dead(
-    url: str,
+    fresh: str,
 ) -> None:
     async def use(world: World, _: Watch) -> None:
         for _round in range(DEAD // 500 + 1):
             await world.must(*(world.make.pushed() for _ in range(500)))
-        few = claimed_away(url, 100)
-        without_few, with_few = await touched(url), await touched(url, few)
-        many = claimed_away(url, DEAD - 100)
-        without_many, with_many = await touched(url), await touched(url, many)
+        few = claimed_away(fresh, 100)
+        without_few, with_few = await touched(fresh), await touched(fresh, few)
+        many = claimed_away(fresh, DEAD - 100)
+        without_many, with_many = await touched(fresh), await touched(fresh, many)
         assert without_many > without_few + DEAD // 30
         assert with_many < with_few + 10
 
-    in_slow_world(url, use)
+    in_slow_world(fresh, use)
 
 
 # --- what a mark hides, and for how long --------------------------------------------------------

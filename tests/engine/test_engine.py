@@ -259,6 +259,22 @@ async def test_a_silent_worker_is_lost_but_not_right_after_a_gap_of_our_own(
     assert isinstance(answer, Refusal)
 
 
+async def test_a_gap_in_the_middle_of_a_turn_is_one_too(world: World, engine: Engine) -> None:
+    """The clock is set, or the store stands still, while upkeep is at work."""
+    job = await push(engine)
+    await engine.upkeep.turn()
+    await claim(world, engine)
+    await world.alive("w1", until=world.now + 10 * SECOND)
+    world.clock.move(SECOND)
+    turn = asyncio.ensure_future(engine.upkeep.turn())
+    await asyncio.sleep(0)
+    assert not turn.done()
+    world.clock.move(20 * SECOND)
+    await turn
+    assert (await engine.upkeep.turn()).declared_lost == 0
+    assert await state(world, job) == "active"
+
+
 async def test_two_upkeeps_do_nothing_twice(world: World) -> None:
     first, second = Engine(world.store), Engine(world.store)
     await first.enqueue([Ask(type="x", run_at=world.now + SECOND)] * 300, USER)

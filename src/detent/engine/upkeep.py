@@ -114,7 +114,8 @@ class Upkeep:
         records = await self._records(now)
         await self._sealing.turn(now)
         moved = sum(bool(unit.moves[0].events) for unit in units)
-        self._last_turn = self._store.now()
+        # Its beginning: if the store stood still in the middle of it, nobody else could renew.
+        self._last_turn = now
         return Done(moved, len(units) - moved, lost, records)
 
     async def _mind_the_gap(self, now: int) -> None:

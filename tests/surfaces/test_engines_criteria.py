@@ -69,6 +69,7 @@ async def test_criteria_1_to_4_and_6(yard: Yard, caplog: pytest.LogCaptureFixtur
         for one in failed.values():
             assert yard.job(one["jobId"])["status"] == "failed"
             await until(partial(_has_line, caplog, one["jobId"]))
+            await until(partial(listener.came.count, ("job_failed", one)))
             assert listener.came.count(("job_failed", one)) == 1
         # 2. All jobs have complete telemetry.
         for events in told.values():

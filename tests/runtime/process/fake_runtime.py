@@ -56,6 +56,8 @@ def run(options: list[tuple[str, str]], rest: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     _wait(lambda: _read(name)["Status"] != "created")
+    if (HOME / "slow").exists():
+        threading.Event().wait()
     _say(name)
 
 
@@ -87,7 +89,9 @@ def stop(options: list[tuple[str, str]], rest: list[str]) -> None:
 
 
 def kill(_: list[tuple[str, str]], rest: list[str]) -> None:
-    """Force it."""
+    """Force it, unless it is frozen, as older runtimes do not."""
+    if _read(rest[0])["Status"] == "paused":
+        sys.exit(f"Error: container {rest[0]} is paused. Unpause it before killing")
     _signal(rest[0], signal.SIGKILL)
 
 

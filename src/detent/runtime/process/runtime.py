@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,6 +17,9 @@ from detent.runtime.process.faults import spawn_fault
 
 ANSWER_S: Final = 10.0
 _SAID_MAX: Final = 2000
+_ID: Final = re.compile(r"[0-9a-f]{12,64}")
+_GONE: Final = re.compile(r"no such (container|object)", re.IGNORECASE)
+"""Of all that there may be none of: a missing socket or host says nothing about the container."""
 
 
 class State(msgspec.Struct, frozen=True, rename="pascal"):
@@ -79,7 +83,7 @@ class Runtime:
         except msgspec.MsgspecError as error:
             raise self._failed(ask, str(error)) from error
         except ContainerError as error:
-            if "no such" in str(error.fields["said"]).lower():
+            if _GONE.search(str(error.fields["said"])):
                 return None
             raise
 
@@ -91,6 +95,13 @@ class Runtime:
             )
         except OSError as error:
             raise spawn_fault(error.errno, str(error), command) from error
+
+    async def run(self, *words: str, env: Mapping[str, str], limit_s: float) -> str:
+        """Start a container; its id."""
+        said = await self.call("run", "--detach", *words, env=env, limit_s=limit_s)
+        if not _ID.fullmatch(said):
+            raise self._failed(("run",), f"it answered {said!r}, which is no id of a container")
+        return said
 
     def _failed(self, words: tuple[str, ...], said: str) -> ContainerError:
         said = said[:_SAID_MAX]

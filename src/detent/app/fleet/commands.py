@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
-from detent.errors import DetentError, StoreError
+from detent.errors import DetentError, StoreError, UnknownSlot
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.runtime.bridge import Bridge
+from detent.runtime.supervisor.spec import KEEPER
 from detent.runtime.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -88,11 +89,20 @@ class Commands:
         names = (
             [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
         )
+        _need_worker(supervisor, wish.slot)
         acts = [_ACTS[wish.verb](supervisor, name, wish, by) for name in names]
         done = await asyncio.gather(*acts, return_exceptions=True)
         for error in done:
             if error is not None:
                 raise error
+
+
+def _need_worker(supervisor: Supervisor, name: str) -> None:
+    """Whoever stops the one that listens is heard by nobody any more."""
+    slot = supervisor.slots.get(name)
+    if slot is not None and slot.spec.role == KEEPER:
+        why = f"{name} is a part of the supervisor itself: stop or restart that"
+        raise UnknownSlot(why, slot=name)
 
 
 _Act = Callable[[Supervisor, str, Directive, By], Awaitable[None]]

@@ -232,7 +232,12 @@ class MemoryStore(Reading):
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
         busy = [self._all.lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
-        over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
+        untold = {name for (tenant, name), one in lives.items() if not tenant and one.ended_at is None}
+        over = [
+            (row.ended_at, name)
+            for name, row in rows.items()
+            if row not in busy and name not in untold
+        ]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
         names, keys = due(before - 1, limit, over), due(before - 1, limit, told)
         self._all.workers = {name: row for name, row in rows.items() if name not in names}

@@ -160,7 +160,7 @@ def test_where_a_worker_stood_can_be_read_while_its_supervisor_runs(tmp_path: Pa
 
 @pytest.fixture
 def store(tmp_path: Path) -> str:
-    """A store that knows three workers: two of one fleet, and one that nobody keeps and that fell."""
+    """A store that knows three workers: two of one fleet, and one of nobody that fell."""
     url = f"sqlite:{tmp_path}/detent.db"
 
     async def tell() -> None:

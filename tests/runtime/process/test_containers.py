@@ -230,7 +230,10 @@ async def test_whoever_starts_a_tree_is_told_why_there_is_no_container(
     runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The code alone does not say which image, and the traceback is about us."""
-    make = lambda: ContainerBody(Image(image="none"), runtime=runtime)
+
+    def make() -> ContainerBody:
+        return ContainerBody(Image(image="none"), runtime=runtime)
+
     with closing(Journal(tmp_path / "supervisor")) as journal:
         supervisor = Supervisor(Tree(journal), [Spec("box", make, kind="container")])
         with pytest.raises(StartFailed, match="Unable to find image 'none:latest'"):

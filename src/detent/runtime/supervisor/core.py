@@ -370,7 +370,7 @@ class Core:
         await asyncio.gather(*(self._force(live) for live in tuple(self.lives)))
         if not await done_within(self.tree.clock, _LAST_S, stopping):
             left = ", ".join(sorted(slot.path for slot in self.lives.values()))
-            _log.error("forced, but of %s it is not known, or not written down, that it ended", left)
+            _log.error("forced, but the end of %s is not known, or not written down", left)
 
     async def _force(self, live: Live) -> None:
         forcing = asyncio.ensure_future(stop(live, self.tasks, 0))

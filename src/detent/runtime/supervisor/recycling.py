@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -65,10 +66,13 @@ async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
     await swap(core, slot, slot.spec, Cause.RECYCLED)
 
 
-async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed | None:
+async def swap(
+    core: Core, slot: Slot, spec: Spec, cause: Cause, *, patient: bool = True
+) -> StartFailed | None:
     """Another instance in the place of this one; why there is none, if the old one stays.
 
-    Where two cannot live at once the old one goes first, and then there is no way back.
+    Where two cannot live at once the old one goes first, and then there is no way back. Whoever is
+    not `patient` hears when the new one is there, and the old one takes its time to go.
     """
     async with slot.busy:
         old = slot.live
@@ -79,7 +83,14 @@ async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed 
             await core.stop_live(old, spec.stop_grace_s, cause)
             fresh = await core.bring_up(slot, urged=cause is Cause.REQUESTED)
             return None if fresh.record.started_at is not None else core.start_failed(slot, fresh)
-        return await _swap_first(core, slot, old, spec, cause)
+        failed = await _swap_first(core, slot, old, spec, cause)
+        if failed is None:
+            going = core.tasks.run(
+                core.stop_live(old, spec.stop_grace_s, cause), f"seeing off {old.id}"
+            )
+            if patient:
+                await asyncio.shield(going)
+        return failed
 
 
 async def _swap_first(
@@ -96,10 +107,11 @@ async def _swap_first(
         return StartFailed(f"Slot {slot.path} was started anew meanwhile", slot=slot.path)
     if fresh.record.started_at is not None and not fresh.done.done():
         slot.live, slot.spec = fresh, spec
-        await core.stop_live(old, spec.stop_grace_s, cause)
         return None
     failed = core.start_failed(slot, fresh)
-    _log.error("the old worker stays: %s", failed)
+    if cause is Cause.RECYCLED:
+        # Whoever asks for another is told; here nobody has.
+        _log.error("the old worker stays: %s", failed)
     slot.pacing.fell(0.0)
     if old.after is After.GROUP:
         old.after = After.POLICY

@@ -166,10 +166,11 @@ def store(tmp_path: Path) -> str:
     async def tell() -> None:
         async with stores.open(url) as store:
             now = store.now()
-            kept = {"supervisor": "s1", "started_at": now}
+            kept = [
+                Who(supervisor="s1", started_at=now, slot=f"worker-{number}") for number in (1, 2)
+            ]
             rows = [
-                WorkerRow("abc-1", now + _LONG_US, who=Who(**kept, slot="worker-1")),
-                WorkerRow("abc-2", now + _LONG_US, who=Who(**kept, slot="worker-2")),
+                *(WorkerRow(f"abc-{who.slot[-1]}", now + _LONG_US, who=who) for who in kept),
                 WorkerRow("xyz", now, who=Who(embedded=True, started_at=now)),
             ]
             await store.beat(rows, now=now)

@@ -232,11 +232,8 @@ class MemoryStore(Reading):
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
         busy = [self._all.lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
-        open_ = {
-            name for (tenant, name), one in lives.items() if (tenant, one.ended_at) == ("", None)
-        }
-        free = {name: row for name, row in rows.items() if row not in busy and name not in open_}
-        over = [(row.ended_at, name) for name, row in free.items()]
+        busy += [rows.get(id_) for (_, id_), one in lives.items() if one.ended_at is None]
+        over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
         names, keys = due(before - 1, limit, over), due(before - 1, limit, told)
         self._all.workers = {name: row for name, row in rows.items() if name not in names}

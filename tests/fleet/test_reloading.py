@@ -1,4 +1,4 @@
-"""Which files a fleet in development looks at."""
+"""Workers that are replaced by others: because a file has changed, or because their time is up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from detent.app.fleet.reloading import python_files
 from tests.fleet.servers import free_port
-from tests.fleet.yard import Yard
+from tests.fleet.yard import Yard, outlast
 from tests.waiting import eventually
 
 
@@ -54,6 +54,25 @@ def test_a_job_that_runs_holds_up_no_change(yard: Yard) -> None:
     for number, job in enumerate(jobs):
         yard.let_go(f"go-{number}")
         assert job.result(timeout=30) == "first", "it was left to whom it was running at"
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_a_job_outlasts_the_time_of_its_worker(yard: Yard) -> None:
+    """It was handed back at the end of the grace, to a worker whose time would be up as well."""
+    fleet = yard.start("--max-jobs", "1", "--grace", "2s")
+    job = yard.enqueue("until", "go")
+    [first] = eventually(lambda: yard.begun("go"))
+    for number in range(2):
+        assert yard.enqueue("quick", number).result(timeout=30) == number
+    eventually(lambda: len(yard.pids_of("worker-1")) == 2)
+    outlast(4)
+    yard.let_go("go")
+    assert job.result(timeout=30) == "first"
+    assert yard.begun("go") == [first]
+    assert [event.name for event in job.history()].count("hand_back") == 0
+    eventually(lambda: first not in yard.pids_of("worker-1"))
     fleet.send_signal(signal.SIGTERM)
     assert fleet.wait(60) == 0
 

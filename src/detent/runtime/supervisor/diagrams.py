@@ -49,12 +49,17 @@ _HEALTH: Final = {Health.HEALTHY: "❤️", Health.UNHEALTHY: "💔"}
 
 
 def tree_diagram(tree: Snapshot, statuses: Mapping[str, tuple[str, str, str]] | None = None) -> str:
-    """The tree from the top: a node per slot, with what is known of it, and its children."""
-    lines = ["graph TD", *_nodes(tree, "root"), *_styles(statuses or STATUSES)]
+    """The tree from the top: a node per slot, with what is known of it, and its children.
+
+    `statuses` are other colours, for as many states as one likes.
+    """
+    lines = ["graph TD", *_nodes(tree, "root"), *_styles(statuses)]
     return "\n".join(lines) + "\n"
 
 
-def system_diagram(tree: Snapshot, reason: str) -> str:
+def system_diagram(
+    tree: Snapshot, reason: str, statuses: Mapping[str, tuple[str, str, str]] | None = None
+) -> str:
     """The tree, and what governs it: why the process runs, or why it is told to stop."""
     lines = [
         "graph TD",
@@ -65,7 +70,7 @@ def system_diagram(tree: Snapshot, reason: str) -> str:
         *(f"    {line}" for line in _nodes(tree, "root")),
         "    end",
         "    control -->|governs| supervision",
-        *_styles(STATUSES),
+        *_styles(statuses),
         "    classDef signal stroke-width:2px",
     ]
     return "\n".join(lines) + "\n"
@@ -118,11 +123,12 @@ def _label(shown: Snapshot, shape: Kind) -> Iterator[str]:
         yield "<b>🚫 CIRCUIT BREAKER</b>"
 
 
-def _styles(statuses: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
+def _styles(statuses: Mapping[str, tuple[str, str, str]] | None) -> Iterator[str]:
+    colours = {**STATUSES, **(statuses or {})}
     for name, kind in KINDS.items():
         yield f"    classDef {name} {kind.border}"
     for state in WorkerState:
-        fill, stroke, text = statuses[state]
+        fill, stroke, text = colours[state]
         yield f"    classDef {state} fill:{fill},stroke:{stroke},color:{text}"
 
 

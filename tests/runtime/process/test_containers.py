@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from detent.runtime.process import containers
 from detent.runtime.process.containers import ContainerBody, Image
 from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Runtime, State
+from detent.runtime.supervisor.diagrams import tree_diagram
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.supervisor import Supervisor
@@ -79,6 +81,22 @@ async def test_a_container_lives_and_is_stopped(runtime: Runtime, tmp_path: Path
     for late in (body.ask(1), body.force(), body.resume()):
         await late
     assert not await body.probe()
+
+
+async def test_a_container_is_drawn_with_where_it_is(runtime: Runtime, tmp_path: Path) -> None:
+    """W-82, W-87, W-91."""
+    with closing(Journal(tmp_path / "supervisor")) as journal:
+        make = partial(ContainerBody, image(*SLEEP), runtime=runtime)
+        spec = Spec("box", make, kind="container", needs_ready_signal=False)
+        supervisor = Supervisor(Tree(journal), [spec])
+        await supervisor.start()
+        [shown] = supervisor.snapshot().children
+        drawn = tree_diagram(supervisor.snapshot())
+        await supervisor.stop()
+    told = dict(shown.metadata)
+    assert told["type"] == "container"
+    assert (told["image"], told["ip"], told["ports"]) == ("any", "172.17.0.2", "8080:80/tcp, 9/udp")
+    assert "<br/>🌐 172.17.0.2<br/>🔌 8080:80/tcp, 9/udp<br/><i>any</i>" in drawn
 
 
 async def test_a_container_ends_by_itself(runtime: Runtime) -> None:

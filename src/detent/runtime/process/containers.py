@@ -24,8 +24,9 @@ from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process.body import ProcessBody
 from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
-from detent.runtime.process.runtime import Runtime, State
+from detent.runtime.process.runtime import Network, Runtime, State
 from detent.runtime.supervisor.body import Born, Handover, Usage
+from detent.runtime.supervisor.snapshot import ADDRESS, IMAGE, PORTS
 
 _log = logging.getLogger("detent.supervisor")
 _POLL_S: Final = 0.1
@@ -71,6 +72,7 @@ class ContainerBody:
         self._end: asyncio.Future[Exit] | None = None
         self._log: ProcessBody | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._network = Network()
         self._is_forced = False
         self._is_frozen = False
         self._born_at = 0.0
@@ -91,6 +93,7 @@ class ContainerBody:
         self._spawned(self._watch())
         with contextlib.suppress(ProcessError):
             self.state = await self._runtime.inspect(self._id) or self.state
+            self._network = await self._runtime.network(self._id)
         at = start_time(self.state.pid) if self.state.pid else None
         return None if at is None else Born(self.state.pid, at)
 
@@ -154,6 +157,11 @@ class ContainerBody:
     def usage(self) -> Usage | None:
         """The runtime needs seconds to say, so it is not asked."""
         return None
+
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """Its image, and where it could be reached when it began."""
+        told = {ADDRESS: self._network.address, PORTS: self._network.told_ports}
+        return ((IMAGE, self._image.image), *((key, text) for key, text in told.items() if text))
 
     def tail(self, lines: int) -> list[str]:
         """The last lines it wrote."""

@@ -13,7 +13,14 @@ import msgspec
 from detent.lifecycle.diagram import to_mermaid
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Health, WorkerState, fold
-from detent.runtime.supervisor.snapshot import BREAKER, RESTARTS, Snapshot
+from detent.runtime.supervisor.snapshot import (
+    ADDRESS,
+    BREAKER,
+    IMAGE,
+    PORTS,
+    RESTARTS,
+    Snapshot,
+)
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -45,6 +52,7 @@ STATUSES: Final[Mapping[str, tuple[str, str, str]]] = {
     "killed": ("#343a40", "#212529", "#ffffff"),
 }
 """Fill, border and text of each state."""
+_TOLD: Final = {ADDRESS: "🌐", PORTS: "🔌"}
 _HEALTH: Final = {Health.HEALTHY: "❤️", Health.UNHEALTHY: "💔"}
 
 
@@ -115,6 +123,11 @@ def _label(shown: Snapshot, shape: Kind) -> Iterator[str]:
     yield f"{shown.status} {heart}".rstrip()
     if shown.pid is not None:
         yield f"PID {shown.pid}"
+    for key, icon in _TOLD.items():
+        if told := shown.told(key):
+            yield f"{icon} {_safe(told)}"
+    if image := shown.told(IMAGE):
+        yield f"<i>{_safe(image)}</i>"
     if shown.reason is not None:
         yield f"<i>{_safe(shown.reason)}</i>"
     if shown.told(RESTARTS) not in (None, "0"):

@@ -78,6 +78,23 @@ def test_a_job_outlasts_the_time_of_its_worker(yard: Yard) -> None:
 
 
 @pytest.mark.slow
+def test_whoever_is_named_by_its_id_is_meant(yard: Yard) -> None:
+    """The slot was told, and who had just taken it was killed instead."""
+    yard.start("--max-jobs", "1", "--grace", "60s")
+    yard.enqueue("until", "go")
+    [pid] = eventually(lambda: yard.begun("go"))
+    assert yard.enqueue("quick", 1).result(timeout=30) == 1
+    eventually(lambda: {one.state for one in yard.workers()} == {"Stopping", "Running"})
+    [leaving] = [one.id for one in yard.workers() if one.state == "Stopping"]
+    [stays] = [one.id for one in yard.workers() if one.state == "Running"]
+    assert "on its way out" in yard.detent("workers", "suspend", leaving, code=1)
+    assert yard.detent("workers", "kill", leaving) == "worker-1: kill\n"
+    eventually(lambda: pid not in yard.pids_of("worker-1"))
+    assert [one.id for one in yard.workers()] == [stays]
+    assert "unknown_worker" in yard.detent("workers", "kill", leaving, code=1)
+
+
+@pytest.mark.slow
 def test_the_server_knows_the_new_program_too(yard: Yard) -> None:
     """It refused what was declared since; and it listens when that is said."""
     port = free_port()

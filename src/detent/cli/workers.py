@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 from rich.tree import Tree
 
@@ -111,10 +112,13 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
             meant = await (_empty if verb is Verb.START else _meant)(engine, which)
-            what = (verb, grace_s, within_s)
+            wishes = [
+                (one, replace(_wished(one, verb, which), grace_s=grace_s, reason=author.reason))
+                for one in _once_per_slot(meant)
+            ]
             # All at once: each has its own time, and one that will not keeps nobody from hearing.
             return await asyncio.gather(
-                *(_told(engine, one, author, what) for one in _once_per_slot(meant))
+                *(_told(engine, one, wish, author, within_s) for one, wish in wishes)
             )
 
         _report(place, verb, asked(place, work))
@@ -123,20 +127,19 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
     return command
 
 
+def _wished(one: Listed, verb: Verb, which: str | None) -> Directive:
+    """Who names an instance means that one, not whoever has its slot by now; or fills the slot."""
+    slot = _slot(one)
+    is_named = which is not None and which != slot and verb is not Verb.START
+    name = one.id if is_named else ""
+    return Directive(id="", supervisor=one.supervisor, verb=verb, slot=slot, instance=name)
+
+
 async def _told(
-    engine: Engine, one: Listed, author: Author, what: tuple[Verb, float | None, float]
+    engine: Engine, one: Listed, wish: Directive, author: Author, within_s: float
 ) -> dict[str, Any]:
-    verb, grace_s, within_s = what
-    wish = Directive(
-        id="",
-        supervisor=one.supervisor,
-        verb=verb,
-        slot=_slot(one),
-        grace_s=grace_s,
-        reason=author.reason,
-    )
     said = await engine.directives.ask(wish, author.by, within_s)
-    told = {"worker": one.id, "slot": _slot(one), "verb": verb}
+    told = {"worker": one.id, "slot": wish.slot, "verb": wish.verb}
     if said is None:
         told["error"] = (
             f"its supervisor on {_host(one) or 'an unknown host'} has not answered"

@@ -38,12 +38,16 @@ class Verb(StrEnum):
 
 
 class Directive(msgspec.Struct, frozen=True, kw_only=True):
-    """One wish: to which supervisor, about which slot, whose, and why."""
+    """One wish: to which supervisor, about which slot, whose, and why.
+
+    With an `instance` that one is meant, and not another that has taken its place.
+    """
 
     id: str
     supervisor: str
     verb: Verb
     slot: str = ""
+    instance: str = ""
     grace_s: float | None = None
     by: str = ""
     reason: str | None = None

@@ -345,7 +345,7 @@ async def test_nothing_that_is_handed_in_ends_the_router(caplog: pytest.LogCaptu
     router.handle("*", recorder(heard, "all"))
 
     async def called_off(_: str) -> None:
-        task = asyncio.ensure_future(asyncio.sleep(9))
+        task = asyncio.ensure_future(asyncio.Event().wait())
         task.cancel()
         await task
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,21 @@ from typing import Protocol, TypeVar
 
 import pytest
 
+from detent import stores
 from detent.cli.workerlogs import Followed
+from detent.engine.engine import Engine
 from detent.lifecycle.worker import Birth
 from detent.runtime.process.rotation import Files
 from detent.runtime.supervisor.function import FunctionBody, Work
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.tree import Tree
+from detent.stores.api import Who, WorkerRow
 from tests.cli.commands import detent
+from tests.waiting import eventually
 
 C = TypeVar("C", Files, Followed)
+_LONG_US = 3_600_000_000
 
 
 class Opened(Protocol):
@@ -150,3 +156,74 @@ def test_where_a_worker_stood_can_be_read_while_its_supervisor_runs(tmp_path: Pa
     none = detent("workers", "stacks", "worker-2", "--state-dir", tmp_path)
     assert (none.code, none.said) == (1, "")
     assert "Nothing is kept of 'worker-2'" in none.complained
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A store that knows three workers: two of one fleet, and one of nobody that fell."""
+    url = f"sqlite:{tmp_path}/detent.db"
+
+    async def tell() -> None:
+        async with stores.open(url) as store:
+            now = store.now()
+            kept = [
+                Who(supervisor="s1", started_at=now, slot=f"worker-{number}") for number in (1, 2)
+            ]
+            rows = [
+                *(WorkerRow(f"abc-{who.slot[-1]}", now + _LONG_US, who=who) for who in kept),
+                WorkerRow("xyz", now, who=Who(embedded=True, started_at=now)),
+            ]
+            await store.beat(rows, now=now)
+            await store.declare_lost(["xyz"], now=now)
+
+    asyncio.run(tell())
+    return url
+
+
+def test_workers_whose_history_nobody_told_are_listed(store: str) -> None:
+    """What they are called is no state of the lifecycle; that was a traceback."""
+    alive = detent("workers", "list", "--store", store)
+    assert (alive.code, alive.said.count(" alive ")) == (0, 2)
+    gone = detent("workers", "list", "--gone", "--store", store)
+    assert (gone.code, gone.said.count(" gone ")) == (0, 1)
+    assert "worker-2 alive abc-2" in detent("workers", "tree", "--store", store).said
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "code", "why"),
+    [
+        ("kill", "", 1, "unknown_worker"),
+        ("start", "", 1, "unknown_worker"),
+        ("stop", "abc", 2, "ambiguous_id"),
+    ],
+)
+def test_nobody_is_told_anything_by_chance(
+    store: str, verb: str, name: str, code: int, why: str
+) -> None:
+    """A variable that is empty, or a beginning too short, meant everybody."""
+    done = detent("workers", verb, name, "--wait", "1s", "--store", store)
+    assert (done.code, done.said) == (code, "")
+    assert why in done.complained
+
+
+def test_the_beginning_of_one_id_is_enough(store: str) -> None:
+    done = detent("workers", "kill", "abc-2", "--wait", "1s", "--store", store)
+    assert "worker-2: its supervisor on an unknown host has not answered" in done.complained
+
+
+def test_whoever_does_not_wait_has_not_said_it(store: str) -> None:
+    """Ctrl-C. A supervisor that hears it later must not kill anybody for it."""
+    command = [sys.executable, "-m", "detent", "workers", "kill", "worker-1", "--store", store]
+    asking = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
+    eventually(lambda: _wishes(store) == 1)
+    asking.send_signal(signal.SIGINT)
+    assert asking.wait(60) != 0
+    assert _wishes(store) == 0
+
+
+def _wishes(url: str) -> int:
+    async def count() -> int:
+        async with stores.open(url) as store:
+            return len(await Engine(store).directives.waiting("s1"))
+
+    return asyncio.run(count())

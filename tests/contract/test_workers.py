@@ -212,6 +212,18 @@ async def test_what_has_jobs_in_hands_is_not_forgotten(world: World) -> None:
     assert await world.store.forget_workers(before=world.now + 1, now=world.now) == 1
 
 
+async def test_who_is_gone_without_an_end_in_its_history_is_not_forgotten(world: World) -> None:
+    """Its row is all that says so: without it, it would be taken for alive."""
+    events = whole("w1", world.now)
+    await registered(world, "w1")
+    await world.store.ship([life(events[:4])], now=world.now)
+    await world.lose("w1")
+    world.clock.move(HOUR)
+    assert await world.store.forget_workers(before=world.now, now=world.now) == 0
+    await world.store.ship([life(events, 4)], now=world.now)
+    assert await world.store.forget_workers(before=world.now, now=world.now) == 1
+
+
 async def test_a_late_report_is_refused_after_everything_was_forgotten(world: World) -> None:
     job = await world.claimed(holder="w1")
     await world.lose("w1")

@@ -150,6 +150,31 @@ async def test_why_says_who_would_take_a_job(
     assert says in hurdle.says
 
 
+# --- who is there ---------------------------------------------------------------------------------
+
+
+def _fleet(name: str, slot: str, fleet: str, now: int) -> list[Event]:
+    """A running instance that a fleet has told of."""
+    return [replace(one, actor_id=f"fleet {fleet}") for one in whole(name, now, slot=slot)[:4]]
+
+
+async def test_who_fell_silent_with_its_supervisor_is_gone(world: World, engine: Engine) -> None:
+    """Nobody tells their end; they were listed as running for ever."""
+    for fleet in ("dead", "well"):
+        worker, keeper = f"{fleet}-1", f"{fleet}-2"
+        await engine.workers.ship(_fleet(worker, "worker-1", fleet, world.now))
+        await engine.workers.ship(_fleet(keeper, "upkeep", fleet, world.now))
+        until = world.now + (SECOND if fleet == "dead" else 60 * SECOND)
+        row = WorkerRow(worker, until, who=Who(supervisor=fleet, slot="worker-1"), state="running")
+        await world.store.beat([row], now=world.now)
+    assert len(await engine.workers.listed()) == 4
+    world.clock.move(2 * SECOND)
+    await world.store.declare_lost(["dead-1"], now=world.now)
+    assert [one.id for one in await engine.workers.listed()] == ["well-1", "well-2"]
+    gone = await engine.workers.listed(gone=True)
+    assert [(one.id, one.state) for one in gone] == [("dead-1", "Gone"), ("dead-2", "Gone")]
+
+
 # --- verifying ------------------------------------------------------------------------------------
 
 

@@ -188,6 +188,8 @@ def test_operators_steer_workers_through_the_store(yard: Yard) -> None:
     assert drawn.count(": supervisor ") == 1, "all are below the one that keeps them"
     assert "upkeep" not in yard.detent("workers", "list")
     assert "unknown_worker" in yard.detent("workers", "kill", "worker-9", code=1)
+    assert "part of the supervisor" in yard.detent("workers", "stop", "commands", code=1)
+    assert yard.detent("workers", "resume", "worker-1") == "worker-1: resume\n", "it still listens"
 
 
 @pytest.mark.slow

@@ -155,22 +155,28 @@ class Life(Bundle):
 
 @dataclass(frozen=True)
 class Site(Bundle):
-    """What there is beside the workers: a server, and eyes on the files of the program."""
+    """What there is beside the workers: a server."""
 
     host: Annotated[str, typer.Option(help="The address that the server listens on.")] = Web().host
     port: Annotated[
         int, typer.Option(min=1, max=65_535, envvar="DETENT_PORT", help="Its port.")
     ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
-    reload: Annotated[
-        bool,
-        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
-    ] = False
 
     @property
     def web(self) -> Web | None:
         """Where the server of the fleet is to listen, if there is one."""
         return Web(host=self.host, port=self.port) if self.server else None
+
+
+@dataclass(frozen=True)
+class Eyes(Bundle):
+    """While somebody writes the program, its files are watched."""
+
+    reload: Annotated[
+        bool,
+        typer.Option("--reload", help="Start workers anew when a file of the program changes."),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -198,23 +204,21 @@ class Far(Bundle):
 
 
 @expanded
-def worker(program: Program, crew: Crew, life: Life, care: Care, far: Far) -> None:
+def worker(  # noqa: PLR0913 - bundles
+    program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes
+) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
     _log_on(view=False, as_json=crew.json_logs)
 
     def told() -> Orders:
         return care.given(crew.orders(program, life, server=far.told))
 
-    _run(program, told, view=False)
+    _run(program, told, view=False, reload=eyes.reload)
 
 
 @expanded
-def up(
-    program: Program,
-    crew: Crew,
-    life: Life,
-    care: Care,
-    site: Site,
+def up(  # noqa: PLR0913 - bundles
+    program: Program, *, crew: Crew, life: Life, care: Care, site: Site, eyes: Eyes
 ) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
     is_shown = stdout_is_terminal()
@@ -223,7 +227,7 @@ def up(
     def told() -> Orders:
         return care.given(crew.orders(program, life, site.web))
 
-    _run(program, told, view=is_shown, reload=site.reload)
+    _run(program, told, view=is_shown, reload=eyes.reload)
 
 
 def _log_on(*, view: bool, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 from rich.text import Text
 from rich.tree import Tree
 
@@ -19,11 +20,12 @@ from detent.cli.workerlogs import logs, stacks
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
 from detent.engine.workers import Listed
-from detent.errors import UnknownWorker, WorkerSilent
+from detent.errors import AmbiguousId, UnknownWorker, WorkerSilent
 from detent.lifecycle import WORKER
 from detent.lifecycle.event import Event
 
 _ID_SHOWN = 13
+_SHOWN = 5
 _WAIT_S = 60.0
 _LOOKED_AT = 100
 """Of how many that left a slot it is looked up whose they were."""
@@ -110,10 +112,13 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
             meant = await (_empty if verb is Verb.START else _meant)(engine, which)
-            what = (verb, grace_s, within_s)
+            wishes = [
+                (one, replace(_wished(one, verb, which), grace_s=grace_s, reason=author.reason))
+                for one in _once_per_slot(meant)
+            ]
             # All at once: each has its own time, and one that will not keeps nobody from hearing.
             return await asyncio.gather(
-                *(_told(engine, one, author, what) for one in _once_per_slot(meant))
+                *(_told(engine, one, wish, author, within_s) for one, wish in wishes)
             )
 
         _report(place, verb, asked(place, work))
@@ -122,20 +127,19 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
     return command
 
 
+def _wished(one: Listed, verb: Verb, which: str | None) -> Directive:
+    """Who names an instance means that one, not whoever has its slot by now; or fills the slot."""
+    slot = _slot(one)
+    is_named = which is not None and which != slot and verb is not Verb.START
+    name = one.id if is_named else ""
+    return Directive(id="", supervisor=one.supervisor, verb=verb, slot=slot, instance=name)
+
+
 async def _told(
-    engine: Engine, one: Listed, author: Author, what: tuple[Verb, float | None, float]
+    engine: Engine, one: Listed, wish: Directive, author: Author, within_s: float
 ) -> dict[str, Any]:
-    verb, grace_s, within_s = what
-    wish = Directive(
-        id="",
-        supervisor=one.supervisor,
-        verb=verb,
-        slot=_slot(one),
-        grace_s=grace_s,
-        reason=author.reason,
-    )
     said = await engine.directives.ask(wish, author.by, within_s)
-    told = {"worker": one.id, "slot": _slot(one), "verb": verb}
+    told = {"worker": one.id, "slot": wish.slot, "verb": wish.verb}
     if said is None:
         told["error"] = (
             f"its supervisor on {_host(one) or 'an unknown host'} has not answered"
@@ -150,15 +154,22 @@ def _report(place: Place, verb: Verb, told: Sequence[dict[str, Any]]) -> None:
     """Who has done it, and then who has not, which ends the command."""
     done = [one for one in told if "error" not in one]
     refused = [one for one in told if "error" in one]
-    lines = Text("\n").join(cell(f"{one['slot'] or 'all'}: {verb}") for one in done)
+    lines = Text("\n").join(cell(f"{_whose(one, told)}: {verb}") for one in done)
     if not told:
         lines = Text("There are no workers.")
     if done or not refused or place.as_json:
         answer(place, {"told": done, **({"refused": refused} if refused else {})}, lines)
     with errors_end_the_command():
         if refused:
-            why = "; ".join(f"{one['slot'] or 'all'}: {one['error']}" for one in refused)
+            why = "; ".join(f"{_whose(one, told)}: {one['error']}" for one in refused)
             raise WorkerSilent(why, workers=[one["worker"] for one in refused])
+
+
+def _whose(one: dict[str, Any], told: Sequence[dict[str, Any]]) -> str:
+    """The slot; where several fleets have one of that name, with the worker that is in it."""
+    slot = one["slot"] or "all"
+    is_alone = sum(other["slot"] == one["slot"] for other in told) == 1
+    return slot if is_alone else f"{slot} ({one['worker']})"
 
 
 _ACTS = {
@@ -218,10 +229,17 @@ async def _empty(engine: Engine, which: str | None) -> list[Listed]:
 
 
 def _called(found: Sequence[Listed], which: str) -> list[Listed]:
-    called = [one for one in found if one.id.startswith(which) or _slot(one) == which]
-    if not called:
+    """Those in slots of that name, or the one whose id begins so: never several by chance."""
+    called = [one for one in found if which and _slot(one) == which]
+    begun = [one for one in found if which and one.id.startswith(which)]
+    if not called and not begun:
         raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
-    return called
+    if not called and len(begun) > 1:
+        named = ", ".join(f"{one.id} ({_slot(one)})" for one in begun[:_SHOWN])
+        more = " and more" if len(begun) > _SHOWN else ""
+        why = f"The ids of several workers begin with {which}: {named}{more}. Give more of it"
+        raise AmbiguousId(why, ids=tuple(one.id for one in begun))
+    return called or begun
 
 
 def _is_kept(one: Listed) -> bool:
@@ -250,10 +268,10 @@ def _host(one: Listed) -> str:
 
 
 def _state(one: Listed) -> Text:
-    try:
-        return state_cell(one.state.lower(), WORKER)
-    except KeyError:
-        return cell(one.state)
+    """A state of the lifecycle, or a word of our own for one whose history nobody has told."""
+    state = one.state.lower()
+    is_known = state in {known.name for known in WORKER.states}
+    return state_cell(state, WORKER) if is_known else cell(state)
 
 
 def _row(one: Listed, host: str) -> tuple[Text, ...]:

@@ -38,12 +38,16 @@ class Verb(StrEnum):
 
 
 class Directive(msgspec.Struct, frozen=True, kw_only=True):
-    """One wish: to which supervisor, about which slot, whose, and why."""
+    """One wish: to which supervisor, about which slot, whose, and why.
+
+    With an `instance` that one is meant, and not another that has taken its place.
+    """
 
     id: str
     supervisor: str
     verb: Verb
     slot: str = ""
+    instance: str = ""
     grace_s: float | None = None
     by: str = ""
     reason: str | None = None
@@ -62,20 +66,24 @@ class Directives:
     async def ask(self, wish: Directive, by: By, within_s: float) -> Directive | None:
         """Say it, and wait for the answer; `None` if nobody has answered in that time.
 
-        What was not heard in time is taken back.
+        What was not heard in time is taken back, also from whoever does not wait so long.
         """
         wish = replace(wish, id=self._identity.id(), by=by.id, asked_at=self._store.now())
         await self._put(wish, 1)
+        try:
+            return await self._answered(wish.id, within_s)
+        finally:
+            await self._drop(wish.id)
+
+    async def _answered(self, name: str, within_s: float) -> Directive | None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
-        answer: Directive | None = None
-        while answer is None and loop.time() < deadline:
+        while loop.time() < deadline:
             await asyncio.sleep(_LOOK_S)
-            [found] = await self._store.record([(KIND, "", wish.id)])
+            [found] = await self._store.record([(KIND, "", name)])
             if found is not None and _read(found).is_done:
-                answer = _read(found)
-        await self._drop(wish.id)
-        return answer
+                return _read(found)
+        return None
 
     async def waiting(self, supervisor: str) -> list[Directive]:
         """What that supervisor has been told and not answered; stale answers go on the way."""

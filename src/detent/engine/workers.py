@@ -8,7 +8,7 @@ it is the same, so that a cursor that was lost costs nothing but time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -26,6 +26,7 @@ FLEET: Final = "fleet "
 """A fleet acts under this word and its id: so every event of an instance says whose it is."""
 _PAGE: Final = 1_000
 _ATTEMPTS: Final = 3
+_GONE: Final = "Gone"
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -33,7 +34,8 @@ class Listed(msgspec.Struct, frozen=True):
 
     `row` is what it said of itself when it was last heard of; `instance` what its history leads to.
     Either may be missing: one without a supervisor has no history, one that is starting no row, and
-    neither has what a supervisor runs in its own process. `supervisor` is who keeps it.
+    neither has what a supervisor runs in its own process. `supervisor` is who keeps it. `is_left`:
+    that one fell silent, and nobody has told since what became of this.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Listed(msgspec.Struct, frozen=True):
     row: WorkerRow | None = None
     instance: w.Instance | None = None
     supervisor: str = ""
+    is_left: bool = False
 
     @property
     def is_process(self) -> bool:
@@ -54,7 +57,7 @@ class Listed(msgspec.Struct, frozen=True):
         """Whether nothing will ever be heard of it again."""
         if self.instance is not None and self.instance.state.is_terminal:
             return True
-        return self.row is not None and self.row.lost
+        return self.is_left or (self.row is not None and self.row.lost)
 
 
 class Workers:
@@ -76,11 +79,15 @@ class Workers:
 
     async def listed(self, *, gone: bool = False) -> list[Listed]:
         """Instances that are there, or with `gone` those that are remembered, by id."""
-        rows = {row.id: row for row in await self._store.workers(WORKERS_MAX, gone=gone)}
-        lives = {one.id: one for one in await self._found()}
+        rows = {
+            row.id: row
+            for is_lost in (True, False)
+            for row in await self._store.workers(WORKERS_MAX, gone=is_lost)
+        }
+        lives, silent = {one.id: one for one in await self._found()}, _silent(rows.values())
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
-        meant = [one for one in found if one.is_gone is gone]
-        return [one if gone else await self.kept(one) for one in meant]
+        told = [one if one.is_gone else _left(await self.kept(one), silent) for one in found]
+        return [one for one in told if one.is_gone is gone]
 
     async def history(self, instance: str) -> Sequence[Event]:
         """What happened to one instance, oldest first."""
@@ -154,11 +161,35 @@ def _bad(event: Event, why: str) -> BadHistory:
 
 
 def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
-    keeper = row.who.supervisor if row is not None and row.who is not None else ""
-    if instance is not None:
+    keeper = "" if row is None else _keeper(row)
+    if instance is not None and (row is None or not row.lost or instance.state.is_terminal):
         return Listed(instance.id, instance.status, instance.state_at, row, instance, keeper)
     if row is None:
         raise LookupError
     since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
-    state = "Gone" if row.lost else row.state.capitalize() or "Alive"
-    return Listed(row.id, state, since, row, supervisor=keeper)
+    state = _GONE if row.lost else row.state.capitalize() or "Alive"
+    return Listed(row.id, state, since, row, instance, keeper)
+
+
+def _keeper(row: WorkerRow) -> str:
+    return "" if row.who is None else row.who.supervisor
+
+
+def _silent(rows: Collection[WorkerRow]) -> set[str]:
+    """Supervisors whose workers somebody else had to declare lost, and who have none since.
+
+    Of such a one nobody will say any more what became of the rest, unless its state folder is used
+    again.
+    """
+    lost = {_keeper(row) for row in rows if row.lost and not _is_own_word(row)}
+    return lost - {_keeper(row) for row in rows if not row.lost}
+
+
+def _is_own_word(row: WorkerRow) -> bool:
+    return row.death is not None and row.death.supervisor == _keeper(row)
+
+
+def _left(one: Listed, silent: Container[str]) -> Listed:
+    if one.row is not None or one.supervisor not in silent:
+        return one
+    return msgspec.structs.replace(one, state=_GONE, is_left=True)

@@ -6,7 +6,7 @@ from detent.errors.root import DetentError
 
 
 class AmbiguousId(DetentError):
-    """Several jobs have an id that begins so; the message names some of them."""
+    """Several jobs, or workers, have an id that begins so; the message names some of them."""
 
     code = "ambiguous_id"
 

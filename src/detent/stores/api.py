@@ -178,7 +178,8 @@ class WriteStore(Protocol):
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
         """Forget instances that are gone since before then: rows, and histories that are sealed.
 
-        An instance that has jobs in hands stays. How many rows and histories went.
+        An instance that has jobs in hands stays, and so does one whose history does not tell its
+        end: nothing else would. How many rows and histories went.
         """
         ...
 

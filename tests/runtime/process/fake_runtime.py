@@ -19,6 +19,16 @@ from typing import Any
 from uuid import uuid4
 
 HOME = Path(os.environ["FAKE_RUNTIME"])
+NETWORK = {
+    "Networks": {"none": {"IPAddress": ""}, "bridge": {"IPAddress": "172.17.0.2"}},
+    "Ports": {
+        "80/tcp": [
+            {"HostIp": "192.0.2.1", "HostPort": "8080"},
+            {"HostIp": "::", "HostPort": "8080"},
+        ],
+        "9/udp": None,
+    },
+}
 VALUED = ("--env", "--label", "--name", "--time", "--filter", "--format")
 
 
@@ -56,6 +66,8 @@ def run(options: list[tuple[str, str]], rest: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     _wait(lambda: _read(name)["Status"] != "created")
+    if (HOME / "slow").exists():
+        threading.Event().wait()
     _say(name)
 
 
@@ -74,8 +86,11 @@ def shim(_: list[tuple[str, str]], rest: list[str]) -> None:
         _write(name, **{**known, "Status": "exited", "Pid": 0, "ExitCode": code})
 
 
-def inspect(_: list[tuple[str, str]], rest: list[str]) -> None:
-    """Say how it is."""
+def inspect(options: list[tuple[str, str]], rest: list[str]) -> None:
+    """Say how it is, or where."""
+    if "NetworkSettings" in dict(options)["--format"]:
+        _say(json.dumps(NETWORK))
+        return
     _say(json.dumps({k: v for k, v in _read(rest[0]).items() if k != "labels"}))
 
 
@@ -87,7 +102,9 @@ def stop(options: list[tuple[str, str]], rest: list[str]) -> None:
 
 
 def kill(_: list[tuple[str, str]], rest: list[str]) -> None:
-    """Force it."""
+    """Force it, unless it is frozen, as older runtimes do not."""
+    if _read(rest[0])["Status"] == "paused":
+        sys.exit(f"Error: container {rest[0]} is paused. Unpause it before killing")
     _signal(rest[0], signal.SIGKILL)
 
 

@@ -6,19 +6,28 @@ With `DETENT_TEST_CONTAINERS=docker` (or `podman`) one test runs a real containe
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import signal
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from detent.errors import CommandNotFound, ContainerError, ProcessError
+from detent.errors import CommandNotFound, ContainerError, ProcessError, StartFailed
 from detent.host import is_alive, state_of
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process import containers
 from detent.runtime.process.containers import ContainerBody, Image
 from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Runtime, State
+from detent.runtime.supervisor.diagrams import tree_diagram
+from detent.runtime.supervisor.journal import Journal
+from detent.runtime.supervisor.spec import Spec
+from detent.runtime.supervisor.supervisor import Supervisor
+from detent.runtime.supervisor.tree import Tree
 from tests.runtime.process.yard import HANDOVER, is_gone
 from tests.waiting import until
 
@@ -72,6 +81,22 @@ async def test_a_container_lives_and_is_stopped(runtime: Runtime, tmp_path: Path
     for late in (body.ask(1), body.force(), body.resume()):
         await late
     assert not await body.probe()
+
+
+async def test_a_container_is_drawn_with_where_it_is(runtime: Runtime, tmp_path: Path) -> None:
+    """W-82, W-87, W-91."""
+    with closing(Journal(tmp_path / "supervisor")) as journal:
+        make = partial(ContainerBody, image(*SLEEP), runtime=runtime)
+        spec = Spec("box", make, kind="container", needs_ready_signal=False)
+        supervisor = Supervisor(Tree(journal), [spec])
+        await supervisor.start()
+        [shown] = supervisor.snapshot().children
+        drawn = tree_diagram(supervisor.snapshot())
+        await supervisor.stop()
+    told = dict(shown.metadata)
+    assert told["type"] == "container"
+    assert (told["image"], told["ip"], told["ports"]) == ("any", "172.17.0.2", "8080:80/tcp, 9/udp")
+    assert "<br/>🌐 172.17.0.2<br/>🔌 8080:80/tcp, 9/udp<br/><i>any</i>" in drawn
 
 
 async def test_a_container_ends_by_itself(runtime: Runtime) -> None:
@@ -134,6 +159,78 @@ async def test_a_runtime_that_fails_says_nothing_about_the_container(
     assert (await ended).is_forced
 
 
+async def test_a_runtime_that_is_gone_for_a_moment_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An upgrade takes the program away; whoever stopped asking would never see an end again."""
+    monkeypatch.setenv("FAKE_RUNTIME", str(tmp_path))
+    program = tmp_path / "runtime"
+    _install(program)
+    body = await started(Runtime(str(program)), *SLEEP)
+    program.unlink()
+    await until(lambda: "nothing is known of container" in caplog.text)
+    assert not await body.probe()
+    _install(program)
+    os.kill(body.state.pid, signal.SIGKILL)
+    assert await body.ended() == Exit(Ending.EXITED, 137)
+
+
+@pytest.mark.parametrize("what", ["file or directory", "host"])
+async def test_only_a_container_that_there_is_none_of_is_gone(
+    runtime: Runtime, tmp_path: Path, what: str
+) -> None:
+    """W-82: a socket that is missing was taken for the container, which was then removed."""
+    body = await started(runtime, *SLEEP)
+    _break(tmp_path, f"dial unix /run/podman.sock: connect: no such {what}")
+    with pytest.raises(ContainerError, match="no such"):
+        await runtime.inspect(body.state.status)
+    _break(tmp_path, None)
+    assert await runtime.inspect("x") is None
+    await body.force()
+    assert (await body.ended()).is_forced
+
+
+@pytest.mark.parametrize("said", ["", "lorem ipsum", "Unable to find image locally\n0123456789ab"])
+async def test_what_answers_with_no_id_was_not_started(tmp_path: Path, said: str) -> None:
+    """Nobody could ever see its end."""
+    (tmp_path / "said").write_text(said)
+    body = ContainerBody(image(*SLEEP), runtime=Runtime("sh", "-c", f"cat {tmp_path / 'said'}"))
+    with pytest.raises(ContainerError, match="no id of a container"):
+        await body.spawn(HANDOVER)
+    assert (await body.ended()).how is Ending.UNSPAWNED
+
+
+async def test_what_a_runtime_began_without_an_answer_is_removed(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """It was called off, and the container was there already."""
+    body = ContainerBody(image(*SLEEP), runtime=runtime)
+    (tmp_path / "slow").touch()
+    spawning = asyncio.create_task(body.spawn(HANDOVER))
+    await until(lambda: _pids(tmp_path) != [])
+    [pid] = _pids(tmp_path)
+    spawning.cancel()
+    await body.force()
+    assert _known(tmp_path) == []
+    await until(lambda: is_gone(pid))
+
+
+async def test_a_frozen_container_hears_that_it_is_to_stop(runtime: Runtime) -> None:
+    """E14, W-44: it was killed at the end of its grace."""
+    body = await started(runtime, *SLEEP)
+    await body.suspend()
+    await body.ask(5)
+    assert await body.ended() == Exit(Ending.EXITED, 143)
+
+
+async def test_a_frozen_container_is_killed(runtime: Runtime) -> None:
+    body = await started(runtime, *SLEEP)
+    await body.suspend()
+    for _ in range(2):  # as the supervisor does, each second
+        await body.force()
+    assert (await body.ended()).is_forced
+
+
 async def test_what_cannot_be_run_says_why(runtime: Runtime) -> None:
     missing = ContainerBody(Image(image="none"), runtime=runtime)
     with pytest.raises(ContainerError, match="Unable to find image") as caught:
@@ -145,6 +242,22 @@ async def test_what_cannot_be_run_says_why(runtime: Runtime) -> None:
         await nothing.spawn(HANDOVER)
     with pytest.raises(ProcessError):
         await ContainerBody(image(*SLEEP)).ended()
+
+
+async def test_whoever_starts_a_tree_is_told_why_there_is_no_container(
+    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The code alone does not say which image, and the traceback is about us."""
+
+    def make() -> ContainerBody:
+        return ContainerBody(Image(image="none"), runtime=runtime)
+
+    with closing(Journal(tmp_path / "supervisor")) as journal:
+        supervisor = Supervisor(Tree(journal), [Spec("box", make, kind="container")])
+        with pytest.raises(StartFailed, match="Unable to find image 'none:latest'"):
+            await supervisor.start()
+    assert "Unable to find image" in caplog.text
+    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_a_runtime_that_hangs_is_not_waited_for() -> None:
@@ -214,6 +327,19 @@ async def test_a_real_container() -> None:
 
 def _known(home: Path) -> list[Path]:
     return list(home.glob("*.json"))
+
+
+def _pids(home: Path) -> list[int]:
+    found = [json.loads(path.read_text())["Pid"] for path in _known(home)]
+    return [pid for pid in found if pid]
+
+
+def _install(program: Path) -> None:
+    """A program of its own, as a runtime is; complete when it is there."""
+    made = program.with_suffix(".new")
+    made.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE} "$@"\n')
+    made.chmod(0o755)
+    made.rename(program)
 
 
 def _break(home: Path, why: str | None) -> None:

@@ -164,6 +164,61 @@ async def test_the_replacement_comes_first(stage: Stage, rules: Recycle, usage: 
     assert "recycled" in stage.notes()
 
 
+async def test_who_was_replaced_finishes_what_it_runs(stage: Stage) -> None:
+    """What takes longer than a stop may take was begun again by each that followed.
+
+    Meanwhile nobody else leaves, or those that finish would become more and more.
+    """
+    how: dict[str, object] = {"obeys_in": 5_000.0}
+    supervisor = await stage.running(stage.spec("a", how, recycle=Recycle(done=1)))
+    old = live(supervisor, "a")
+    stage.last("a").used = Usage(done=1)
+    await stage.clock.until(lambda: old.state is _S.STOPPING)
+    how.clear()
+    stage.last("a").used = Usage(done=1)
+    await stage.clock.advance(4_000)
+    assert (old.state, stage.made("a")) == (_S.STOPPING, 2)
+    await stage.clock.until(lambda: stage.made("a") == 3)
+    assert (old.state, old.record.cause) == (_S.STOPPED, "recycled")
+
+
+@pytest.mark.parametrize(
+    ("what", "end"),
+    [
+        ({"used": Usage(rss_bytes=201)}, _S.KILLED),
+        ({"well": False}, _S.KILLED),
+        ({"obeys_in": None}, _S.STOPPING),
+    ],
+)
+async def test_who_was_replaced_is_still_looked_after(
+    stage: Stage, what: dict[str, object], end: WorkerState
+) -> None:
+    """W-85: it may take its time, but neither all memory nor an endless silence."""
+    rules = Recycle(done=1, hard_rss_bytes=200)
+    spec = stage.spec("a", {"obeys_in": None}, recycle=rules, probe=RESTARTS)
+    supervisor = await stage.running(spec)
+    old, body = live(supervisor, "a"), stage.last("a")
+    body.used = Usage(done=1)
+    await stage.clock.until(lambda: old.state is _S.STOPPING)
+    for name, value in what.items():
+        setattr(body, name, value)
+    await stage.clock.advance(60)
+    assert old.state is end
+    assert live(supervisor, "a").state is _S.RUNNING
+
+
+async def test_a_stop_hurries_who_was_replaced(stage: Stage) -> None:
+    supervisor = await stage.running(
+        stage.spec("a", {"obeys_in": None}, recycle=Recycle(done=1), stop_grace_s=3)
+    )
+    old = live(supervisor, "a")
+    stage.last("a").used = Usage(done=1)
+    await stage.clock.until(lambda: old.state is _S.STOPPING)
+    await stage.during(supervisor.stop())
+    assert old.state is _S.KILLED
+    assert "hasten 3" in stage.puppets["a"][0].told
+
+
 async def test_the_hard_limit_leaves_no_time(stage: Stage) -> None:
     """Issue: killed, cause on its stop, and started again at once if it was of any use."""
     rules = Recycle(hard_rss_bytes=100)

@@ -55,7 +55,7 @@ class Monkey:
             restart=kind.choice(list(Restart)),
             breaker=kind.choice([None, Breaker(most=2, window_s=20, cool_down_s=15)]),
             probe=kind.choice([None, Probe(on_sick=OnSick.RESTART)]),
-            recycle=kind.choice([None, Recycle(age_s=20, check_s=3)]),
+            recycle=kind.choice([None, Recycle(age_s=20, check_s=3, grace_s=15)]),
         )
 
     async def press(self) -> None:

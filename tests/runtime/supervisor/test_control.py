@@ -338,6 +338,43 @@ async def test_sources_flow_through_a_running_router() -> None:
     assert not router.routes().is_running
 
 
+async def test_nothing_that_is_handed_in_ends_the_router(caplog: pytest.LogCaptureFixture) -> None:
+    """W-107: neither a source, a middleware, nor a handler that waits for what was called off."""
+    heard: list[str] = []
+    router = Router()
+    router.handle("*", recorder(heard, "all"))
+
+    async def called_off(_: str) -> None:
+        task = asyncio.ensure_future(asyncio.Event().wait())
+        task.cancel()
+        await task
+
+    def broken(handler: Handler) -> Handler:
+        if len(heard) == 2:
+            raise ValueError
+        return handler
+
+    async def source(*topics: str) -> AsyncIterator[str]:
+        for topic in topics:
+            yield topic
+        raise OSError
+
+    router.handle("called off", called_off)
+    router.use(broken)
+    router.listen(source("a"))
+    running = asyncio.ensure_future(router.run())
+    await until(lambda: "heard no more" in caplog.text)
+    router.listen(source("b", "c"))
+    await until(lambda: router.failed == 1)
+    await router.send("called off")
+    await until(lambda: router.failed == 2)
+    assert heard == ["all:a", "all:b"]
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()
+
+
 async def test_escalation() -> None:
     """W-109: suspend first; when that was not for it, quit, until reset."""
     heard: list[str] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +17,7 @@ from detent.runtime.supervisor.diagrams import (
 )
 from detent.runtime.supervisor.metrics import LabelPolicy, LogMetrics, NoMetrics
 from detent.runtime.supervisor.snapshot import Snapshot
+from detent.runtime.supervisor.tree import Tree
 from tests.runtime.supervisor.stage import CRASH, Numbers, Stage
 from tests.runtime.supervisor.test_restarting import live
 
@@ -64,7 +67,11 @@ def test_no_two_states_look_alike() -> None:
 def test_styles_may_be_replaced() -> None:
     """W-93."""
     mine = dict.fromkeys(STATUSES, ("#000", "#111", "#222"))
-    assert "classDef running fill:#000,stroke:#111,color:#222" in tree_diagram(TREE, mine)
+    for text in (tree_diagram(TREE, mine), system_diagram(TREE, "None", mine)):
+        assert "classDef running fill:#000,stroke:#111,color:#222" in text
+    some = tree_diagram(TREE, {"running": ("#000", "#111", "#222")})
+    assert "classDef running fill:#000" in some
+    assert "classDef failed fill:#f1aeb5" in some, "what is not named stays"
 
 
 @pytest.mark.parametrize("name", ['"]; click root "x"', "<script>", "a\nb", "x--> y"])
@@ -135,3 +142,24 @@ async def test_what_is_counted(stage: Stage) -> None:
     assert stage.numbers.values["lifecycle_backoff_triggered_seconds"] == [1]
     states = {labels["state"] for labels in stage.numbers.labels["lifecycle_state_seconds"]}
     assert states == {"created", "pending", "starting", "running", "stopping"}
+
+
+class Away:
+    """A collector that cannot be reached."""
+
+    def count(self, name: str, labels: Mapping[str, str]) -> None:
+        raise OSError(name, labels)
+
+    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
+        raise OSError(name, value, labels)
+
+
+async def test_a_collector_that_fails_costs_no_move(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """W-113: it was written down, and then nobody knew of it."""
+    stage.tree.metrics = Tree(stage.journal, metrics=Away()).metrics
+    supervisor = await stage.running(stage.spec("a"))
+    await stage.during(supervisor.stop())
+    assert supervisor.snapshot().children[0].status == "Stopped"
+    assert caplog.text.count("the collection of numbers fails") == 1

@@ -375,3 +375,17 @@ async def test_a_slow_follower_loses_nothing_and_a_late_one_replays(stage: Stage
     assert not isinstance(first, Start | Gap)
     assert first.seq == 1
     await late.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_cursor_of_another_journal_hides_nothing(stage: Stage) -> None:
+    """W-89: a folder that was deleted begins with 1 again; up to the old number all was silence."""
+    supervisor = await stage.running(stage.spec("a"))
+    last = stage.journal.bounds()[1]
+    following = supervisor.watch(last + 1_000)
+    start = await anext(following)
+    assert isinstance(start, Start)
+    assert start.seq == last
+    supervisor.reset("a")
+    news = await stage.during(anext(following))
+    assert news.seq == last + 1
+    await following.aclose()  # type: ignore[attr-defined]

@@ -330,7 +330,7 @@ def main() -> int:
     try:
         app = load(told.reference)
     except AppError as error:
-        sys.stderr.write(f"Error: {error.message} [{error.code}]\n")
+        sys.stderr.write(f"Error: {error.message.rstrip()} [{error.code}]\n")
         # Not for good: whoever writes the program anew may be in the middle of that.
         return _UNREAD
     app.move_to(told.url)

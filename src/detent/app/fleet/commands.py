@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
-from detent.errors import DetentError, StoreError
+from detent.errors import DetentError, StoreError, UnknownSlot
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.runtime.bridge import Bridge
+from detent.runtime.supervisor.instance import Live
+from detent.runtime.supervisor.spec import KEEPER
 from detent.runtime.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -88,11 +90,41 @@ class Commands:
         names = (
             [wish.slot] if wish.slot else [n for n in supervisor.slots if n.startswith("worker-")]
         )
+        _need_worker(supervisor, wish.slot)
+        if (leaving := _leaving(supervisor, wish)) is not None:
+            usual_s = supervisor.lives[leaving].spec.stop_grace_s
+            asked_s = usual_s if wish.grace_s is None else wish.grace_s
+            await supervisor.halt(leaving, 0 if wish.verb is Verb.KILL else asked_s, by)
+            return
         acts = [_ACTS[wish.verb](supervisor, name, wish, by) for name in names]
         done = await asyncio.gather(*acts, return_exceptions=True)
         for error in done:
             if error is not None:
                 raise error
+
+
+def _need_worker(supervisor: Supervisor, name: str) -> None:
+    """Whoever stops the one that listens is heard by nobody any more."""
+    slot = supervisor.slots.get(name)
+    if slot is not None and slot.spec.role == KEEPER:
+        why = f"{name} is a part of the supervisor itself: stop or restart that"
+        raise UnknownSlot(why, slot=name)
+
+
+def _leaving(supervisor: Supervisor, wish: Directive) -> Live | None:
+    """The very instance that is meant, if another has its place already."""
+    if not wish.instance:
+        return None
+    found = next((live for live in supervisor.lives if live.id == wish.instance), None)
+    if found is None:
+        why = f"Worker {wish.instance} has ended. If whoever has its place is meant: {wish.slot}"
+        raise UnknownSlot(why, slot=wish.slot)
+    if supervisor.lives[found].live is found:
+        return None
+    if wish.verb not in (Verb.KILL, Verb.STOP):
+        why = f"Worker {wish.instance} is on its way out: it can only be told to stop, or be killed"
+        raise UnknownSlot(why, slot=wish.slot)
+    return found
 
 
 _Act = Callable[[Supervisor, str, Directive, By], Awaitable[None]]

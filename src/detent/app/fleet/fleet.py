@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
 from detent.app.fleet.orders import Orders
+from detent.app.fleet.serving import server_of
 from detent.app.fleet.shipping import Shipping
 from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
@@ -27,9 +26,6 @@ from detent.engine.workers import FLEET
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
-from detent.runtime.process.body import ProcessBody
-from detent.runtime.process.launching import Program
-from detent.runtime.process.rotation import Files
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.core import Plan
@@ -106,15 +102,17 @@ class Fleet:
         for task in done:
             task.result()
 
-    async def reload(self) -> None:
+    async def reload(self, *, patient: bool = True) -> None:
         """Replace every worker by one that has read the program anew, one by one.
 
-        One that cannot be started leaves the old one as it is, and the error says why.
+        One that cannot be started leaves the old one as it is, and the error says why. The server
+        goes last: two of them cannot listen at one address, so by then the program can be read. If
+        not `patient`, an old worker that still runs jobs keeps nobody else from being replaced.
         """
         async with self._changing:
             self._revision += 1
-            for spec in self._workers():
-                await self.supervisor.replace(spec)
+            for spec in (*self._workers(), *self._servers()):
+                await self.supervisor.replace(spec, patient=patient)
 
     def snapshot(self) -> Snapshot:
         """The whole tree at this moment."""
@@ -152,29 +150,7 @@ class Fleet:
 
     def _servers(self) -> list[Spec]:
         """The web surfaces in a process of their own, if they are wanted."""
-        web = self.orders.web
-        if web is None:
-            return []
-        command = (sys.executable, "-m", "detent", "serve")
-        program = Program(
-            command=(
-                *(*command, "--host", web.host, "--port", str(web.port)),
-                *("--app", self.orders.told.reference),
-            ),
-            # Not on the command line, which everybody on this host can read.
-            environment={STORE_NAMES[0]: self.app.connection.url},
-            suspendable=False,
-        )
-        files = Files(self.logs, "server")
-        return [
-            Spec(
-                name="server",
-                make=lambda: ProcessBody(program, files=files),
-                role="server",
-                stop_grace_s=self.orders.grace_s,
-                needs_ready_signal=False,
-            )
-        ]
+        return server_of(self.orders, self.app.connection.url, self.logs, str(self._revision))
 
     def _keepers(self) -> list[Spec]:
         """What a fleet does beside running jobs, each in a slot of its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -53,16 +54,20 @@ class Reloading:
                 await self._reload()
 
     async def _reload(self) -> None:
+        """Whoever still runs a job goes when that is done: no change is to wait for it."""
         try:
-            await self._fleet.reload()
+            await self._fleet.reload(patient=False)
             _log.warning("the program has changed; all workers run the new one")
         except DetentError as error:
-            _log.error("the workers stay as they were: %s", error)
+            _log.error("who could not be replaced stays as it was: %s", error)
+        except Exception:
+            _log.exception("the program has changed, and could not be started anew")
 
     def _seen(self) -> dict[Path, int]:
         """When each file was last changed."""
         seen: dict[Path, int] = {}
-        for path in chain.from_iterable(map(_files, self._folders)):
+        been: set[tuple[int, int]] = set()
+        for path in chain.from_iterable(python_files(folder, been) for folder in self._folders):
             try:
                 seen[path] = path.stat().st_mtime_ns
             except OSError:
@@ -80,15 +85,30 @@ def _folders(reference: str) -> list[Path]:
     return [here] if there.is_relative_to(here) else [here, there]
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def python_files(folder: Path, been: set[tuple[int, int]]) -> Iterator[Path]:
+    """The Python files below a folder; links may lead back to where it has `been`."""
     try:
-        entries = sorted(folder.iterdir())
+        status = folder.stat()
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
     except OSError:
         return
+    place = (status.st_dev, status.st_ino)
+    if place in been:
+        return
+    been.add(place)
     for entry in entries:
         if entry.name.startswith(".") or entry.name in _SKIPPED:
             continue
-        if entry.is_dir() and not (entry / "pyvenv.cfg").exists():
-            yield from _files(entry)
-        elif entry.suffix == ".py":
-            yield entry
+        if _is_folder(entry):
+            yield from python_files(Path(entry.path), been)
+        elif entry.name.endswith(".py"):
+            yield Path(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """One of ours: neither an environment, nor one that we may not look at."""
+    try:
+        return entry.is_dir() and not Path(entry.path, "pyvenv.cfg").exists()
+    except OSError:
+        return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import signal
 import time
@@ -16,15 +17,18 @@ from typing import Any, Final
 
 import msgspec
 
+from detent.complaining import Complaint
 from detent.errors import ContainerError, ProcessError
 from detent.host import start_time
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.process.body import ProcessBody
 from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
-from detent.runtime.process.runtime import Runtime, State
+from detent.runtime.process.runtime import Network, Runtime, State
 from detent.runtime.supervisor.body import Born, Handover, Usage
+from detent.runtime.supervisor.snapshot import ADDRESS, IMAGE, PORTS
 
+_log = logging.getLogger("detent.supervisor")
 _POLL_S: Final = 0.1
 _INSPECT_S: Final = 1.0
 _RUN_S: Final = 600.0
@@ -34,6 +38,7 @@ _SPARE_S: Final = 60
 _LOG_S: Final = 5.0
 """The last lines come soon after the end, or not at all."""
 _LABEL: Final = "detent.resume-id"
+_INSTANCE: Final = "detent.instance-id"
 _KILLED: Final = 128 + signal.SIGKILL
 
 
@@ -62,26 +67,33 @@ class ContainerBody:
         self._runtime = runtime or Runtime()
         self._files = files
         self._id = ""
+        self._own = ""
+        """The label that no other instance has, from when the runtime was asked to run it."""
         self._end: asyncio.Future[Exit] | None = None
         self._log: ProcessBody | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._network = Network()
         self._is_forced = False
+        self._is_frozen = False
         self._born_at = 0.0
 
     async def spawn(self, handover: Handover) -> Born | None:
         """Run it; the runtime's word counts that it exists."""
         self._end = asyncio.get_running_loop().create_future()
         try:
-            await self._clear(f"label={_LABEL}={handover.resume_id}")
+            await self._clear(f"{_LABEL}={handover.resume_id}")
+            self._own = f"{_INSTANCE}={handover.instance}"
             self._id = await self._run(handover)
         except ProcessError as error:
+            await self._sweep()
             self._end.set_result(Exit(Ending.UNSPAWNED, code=error.code))
             raise
         self._born_at = time.monotonic()
         await self._follow(handover)
         self._spawned(self._watch())
-        with contextlib.suppress(ContainerError):
+        with contextlib.suppress(ProcessError):
             self.state = await self._runtime.inspect(self._id) or self.state
+            self._network = await self._runtime.network(self._id)
         at = start_time(self.state.pid) if self.state.pid else None
         return None if at is None else Born(self.state.pid, at)
 
@@ -96,8 +108,9 @@ class ContainerBody:
         return await asyncio.shield(self._future())
 
     async def ask(self, grace_s: float) -> None:
-        """Have it stopped by the signal of its image."""
+        """Have it stopped by the signal of its image, which it does not hear while it is frozen."""
         if self._is_there():
+            await self._thaw()
             spare = str(math.ceil(grace_s) + _SPARE_S)
             self._spawned(self._try("stop", "--time", spare, limit_s=float(spare) + _SPARE_S))
 
@@ -109,19 +122,27 @@ class ContainerBody:
         return ""
 
     async def force(self) -> None:
-        """Kill it."""
+        """Kill it; also what the runtime may have begun without an answer.
+
+        Some do not kill what is frozen: then the next try does.
+        """
         if self._is_there():
             self._is_forced = True
             await self._try("kill")
+            await self._thaw()
+        elif not self._id:
+            await self._sweep()
 
     async def suspend(self) -> None:
         """Freeze it."""
+        self._is_frozen = True
         await self._runtime.call("pause", self._id)
 
     async def resume(self) -> None:
         """Let it go on."""
         if self._is_there():
             await self._runtime.call("unpause", self._id)
+            self._is_frozen = False
 
     async def probe(self) -> bool:
         """Whether it runs, and its own check has nothing against it."""
@@ -129,7 +150,7 @@ class ContainerBody:
             return False
         try:
             found = await self._runtime.inspect(self._id, limit_s=_INSPECT_S)
-        except ContainerError:
+        except ProcessError:
             return False
         return found is not None and found.is_well
 
@@ -137,24 +158,36 @@ class ContainerBody:
         """The runtime needs seconds to say, so it is not asked."""
         return None
 
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """Its image, and where it could be reached when it began."""
+        told = {ADDRESS: self._network.address, PORTS: self._network.told_ports}
+        return ((IMAGE, self._image.image), *((key, text) for key, text in told.items() if text))
+
     def tail(self, lines: int) -> list[str]:
         """The last lines it wrote."""
         return [] if self._log is None else self._log.tail(lines)
 
     # --- the beginning ------------------------------------------------------------------------
 
-    async def _clear(self, choice: str) -> None:
-        left = await self._runtime.call("ps", "--all", "--quiet", "--filter", choice)
+    async def _clear(self, label: str) -> None:
+        choice = ("--filter", f"label={label}")
+        left = await self._runtime.call("ps", "--all", "--quiet", *choice)
         if left:
             await self._runtime.call("rm", "--force", *left.split())
+
+    async def _sweep(self) -> None:
+        """A runtime that was asked may have begun, and then nobody knows the container's id."""
+        if self._own:
+            with contextlib.suppress(ProcessError):
+                await self._clear(self._own)
 
     async def _run(self, handover: Handover) -> str:
         env = {**self._image.environment, **handover.environment()}
         # Only the names: what stands on a command line can be read by everybody.
         names = [word for name in env for word in ("--env", name)]
-        labels = ("--label", f"{_LABEL}={handover.resume_id}")
-        words = ("run", "--detach", *labels, *names, *self._image.options)
-        return await self._runtime.call(
+        labels = ("--label", f"{_LABEL}={handover.resume_id}", "--label", self._own)
+        words = (*labels, *names, *self._image.options)
+        return await self._runtime.run(
             *words, self._image.image, *self._image.command, env=env, limit_s=_RUN_S
         )
 
@@ -174,12 +207,16 @@ class ContainerBody:
 
     async def _watch(self) -> None:
         found: State | None = self.state
+        complaint = Complaint(_log, f"nothing is known of container {self._id[:12]}")
         while found is not None and not found.is_over:
             await asyncio.sleep(_POLL_S)
-            # A runtime that does not answer says nothing about the container.
-            with contextlib.suppress(ContainerError):
+            try:
                 found = await self._runtime.inspect(self._id)
                 self.state = found or self.state
+                complaint.end()
+            except ProcessError as error:
+                # A runtime that does not answer, or is not there, says nothing about the container.
+                complaint.say(str(error))
         await self._finish_log()
         await self._try("rm", "--force")
         self._future().set_result(self._exit(found))
@@ -200,6 +237,10 @@ class ContainerBody:
                 -signal.SIGKILL, is_forced=self._is_forced, is_oom=not self._is_forced
             )
         return Exit.of_process(found.exit_code)
+
+    async def _thaw(self) -> None:
+        if self._is_frozen:
+            await self._try("unpause")
 
     async def _try(self, verb: str, *words: str, limit_s: float = 30.0) -> None:
         """What cannot be done is not done: the watch sees what has become of it."""

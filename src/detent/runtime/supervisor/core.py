@@ -369,7 +369,8 @@ class Core:
         """No time is left: everything that still lives is forced at once, written down or not."""
         await asyncio.gather(*(self._force(live) for live in tuple(self.lives)))
         if not await done_within(self.tree.clock, _LAST_S, stopping):
-            _log.error("forced, but the journal could not be told")
+            left = ", ".join(sorted(slot.path for slot in self.lives.values()))
+            _log.error("forced, but the end of %s is not known, or not written down", left)
 
     async def _force(self, live: Live) -> None:
         forcing = asyncio.ensure_future(stop(live, self.tasks, 0))
@@ -389,7 +390,7 @@ class Core:
 
     def start_failed(self, slot: Slot, live: Live) -> StartFailed:
         """Why it did not come up, with the last lines that it wrote."""
-        record, said = live.record, live.body.tail(20)
+        record, said = live.record, [*_unspawned(live), *live.body.tail(20)]
         why = ", ".join(filter(None, (record.status, record.cause, record.code)))
         told = "\n".join(["", *said]) if said else ""
         return StartFailed(
@@ -408,8 +409,19 @@ class Core:
 
 def _last_words(live: Live) -> str:
     """What it wrote last is often why: nobody should have to look for its log first."""
+    if why := _unspawned(live):
+        return f": {why[0][:_WORDS_CHARS_MAX]}"
     said = [line.strip() for line in live.body.tail(5) if line.strip()]
     return f"; it wrote last: {said[-1][:_WORDS_CHARS_MAX]}" if said else ""
+
+
+def _unspawned(live: Live) -> list[str]:
+    """Why there is nothing that could have written anything."""
+    spawning = live.spawning
+    if spawning is None or not spawning.done() or spawning.cancelled():
+        return []
+    error = spawning.exception()
+    return [] if error is None else [str(error)]
 
 
 def _is_scheduled(slot: Slot, now: int) -> bool:

@@ -13,7 +13,14 @@ import msgspec
 from detent.lifecycle.diagram import to_mermaid
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Health, WorkerState, fold
-from detent.runtime.supervisor.snapshot import BREAKER, RESTARTS, Snapshot
+from detent.runtime.supervisor.snapshot import (
+    ADDRESS,
+    BREAKER,
+    IMAGE,
+    PORTS,
+    RESTARTS,
+    Snapshot,
+)
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -45,16 +52,22 @@ STATUSES: Final[Mapping[str, tuple[str, str, str]]] = {
     "killed": ("#343a40", "#212529", "#ffffff"),
 }
 """Fill, border and text of each state."""
+_TOLD: Final = {ADDRESS: "🌐", PORTS: "🔌"}
 _HEALTH: Final = {Health.HEALTHY: "❤️", Health.UNHEALTHY: "💔"}
 
 
 def tree_diagram(tree: Snapshot, statuses: Mapping[str, tuple[str, str, str]] | None = None) -> str:
-    """The tree from the top: a node per slot, with what is known of it, and its children."""
-    lines = ["graph TD", *_nodes(tree, "root"), *_styles(statuses or STATUSES)]
+    """The tree from the top: a node per slot, with what is known of it, and its children.
+
+    `statuses` are other colours, for as many states as one likes.
+    """
+    lines = ["graph TD", *_nodes(tree, "root"), *_styles(statuses)]
     return "\n".join(lines) + "\n"
 
 
-def system_diagram(tree: Snapshot, reason: str) -> str:
+def system_diagram(
+    tree: Snapshot, reason: str, statuses: Mapping[str, tuple[str, str, str]] | None = None
+) -> str:
     """The tree, and what governs it: why the process runs, or why it is told to stop."""
     lines = [
         "graph TD",
@@ -65,7 +78,7 @@ def system_diagram(tree: Snapshot, reason: str) -> str:
         *(f"    {line}" for line in _nodes(tree, "root")),
         "    end",
         "    control -->|governs| supervision",
-        *_styles(STATUSES),
+        *_styles(statuses),
         "    classDef signal stroke-width:2px",
     ]
     return "\n".join(lines) + "\n"
@@ -110,6 +123,11 @@ def _label(shown: Snapshot, shape: Kind) -> Iterator[str]:
     yield f"{shown.status} {heart}".rstrip()
     if shown.pid is not None:
         yield f"PID {shown.pid}"
+    for key, icon in _TOLD.items():
+        if told := shown.told(key):
+            yield f"{icon} {_safe(told)}"
+    if image := shown.told(IMAGE):
+        yield f"<i>{_safe(image)}</i>"
     if shown.reason is not None:
         yield f"<i>{_safe(shown.reason)}</i>"
     if shown.told(RESTARTS) not in (None, "0"):
@@ -118,11 +136,12 @@ def _label(shown: Snapshot, shape: Kind) -> Iterator[str]:
         yield "<b>🚫 CIRCUIT BREAKER</b>"
 
 
-def _styles(statuses: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
+def _styles(statuses: Mapping[str, tuple[str, str, str]] | None) -> Iterator[str]:
+    colours = {**STATUSES, **(statuses or {})}
     for name, kind in KINDS.items():
         yield f"    classDef {name} {kind.border}"
     for state in WorkerState:
-        fill, stroke, text = statuses[state]
+        fill, stroke, text = colours[state]
         yield f"    classDef {state} fill:{fill},stroke:{stroke},color:{text}"
 
 

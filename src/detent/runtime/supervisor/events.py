@@ -39,11 +39,16 @@ Change: TypeAlias = Start | Gap | Entry
 async def follow(
     tree: Tree, snapshot: Callable[[], Snapshot], after: int | None
 ) -> AsyncIterator[Change]:
-    """From now on, or, with a number, from the entry behind that one."""
+    """From now on, or, with a number, from the entry behind that one.
+
+    A number that there is not yet is of a journal before this one: then it goes on from now, and
+    `Start` says from where.
+    """
     news = asyncio.Event()
     forget = tree.listen(news.set)
     try:
-        seq = tree.journal.bounds()[1] if after is None else after
+        last = tree.journal.bounds()[1]
+        seq = last if after is None else min(after, last)
         yield Start(seq, snapshot())
         while True:
             news.clear()

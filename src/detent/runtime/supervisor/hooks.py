@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
-from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
 _log = logging.getLogger("detent.supervisor")
 _SLOW_S: Final = 5.0
@@ -21,7 +21,7 @@ class Hooks:
 
     def __init__(self, clock: Clock | None = None, metrics: Metrics | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._metrics = metrics or NoMetrics()
+        self._metrics = harmless(metrics)
         self._hooks: list[Hook] = []
 
     def add(self, hook: Hook) -> None:

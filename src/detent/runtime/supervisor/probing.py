@@ -40,6 +40,10 @@ async def keep_probing(core: Core, slot: Slot, live: Live, probe: Probe) -> None
     """Until it ends. While it is quiet, or probes are switched off, nothing counts."""
     bad = good = 0
     while not await done_within(core.tree.clock, probe.interval_s, live.done):
+        if live.state is WorkerState.STOPPING and slot.is_probed:
+            bad = 0 if await is_well(live, probe.timeout_s) else bad + 1
+            await _hurry(core, slot, live, probe, bad)
+            continue
         if live.state is not WorkerState.RUNNING or not slot.is_probed:
             bad = good = 0
             _tell(live, Health.UNKNOWN)
@@ -62,6 +66,12 @@ def _tell(live: Live, health: Health) -> None:
         return
     if is_news:
         live.tree.count("probe_changes_total", health=health)
+
+
+async def _hurry(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> None:
+    """Who was replaced has long to finish; but who hears nothing any more will not finish."""
+    if probe.on_sick is OnSick.RESTART and bad >= max(probe.failures, probe.hopeless):
+        await core.stop_live(live, slot.spec.stop_grace_s, Cause.PROBE_FAILED)
 
 
 async def _act(core: Core, slot: Slot, live: Live, probe: Probe, bad: int) -> None:

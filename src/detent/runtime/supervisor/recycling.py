@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -36,20 +37,28 @@ def too_much(rules: Recycle, usage: Usage | None, uptime_s: float, age_s: float 
 
 
 async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> None:
-    """Check memory and age of an instance, until it ends or is replaced."""
+    """Check memory and age of an instance, until it ends; once it is replaced, its memory only."""
     spread = 1 + rules.variance * (2 * core.tree.chance.random() - 1)
     age_s = None if rules.age_s is None else rules.age_s * spread
     while not await done_within(core.tree.clock, rules.check_s, live.done):
         why = too_much(rules, live.body.usage(), live.uptime_s, age_s)
         if why == "soft_rss" and live.uptime_s < slot.spared_s:
             continue
-        if why and slot.live is live and live.state in _WORKING:
+        if slot.live is not live and why == "hard_rss":
+            await core.stop_live(live, 0, Cause.RECYCLED)
+        elif why and live.state in _WORKING and _is_next(core, slot, live, why):
             live.note("recycled", why)
             core.tree.count("recycled_total", reason=why)
-            await _recycle(core, slot, live, why)
+            await _recycle(core, slot, live, why, rules)
 
 
-async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
+def _is_next(core: Core, slot: Slot, live: Live, why: str) -> bool:
+    """While another still leaves this slot, nobody else does: they would become more and more."""
+    is_alone = sum(its is slot for its in core.lives.values()) == 1
+    return slot.live is live and (is_alone or why == "hard_rss")
+
+
+async def _recycle(core: Core, slot: Slot, live: Live, why: str, rules: Recycle) -> None:
     """Whoever is too big soon after its birth is not helped by that, and neither are its jobs.
 
     So the next one is spared for twice as long; and one that had to be killed before it finished
@@ -62,13 +71,23 @@ async def _recycle(core: Core, slot: Slot, live: Live, why: str) -> None:
         return
     if why == "soft_rss":
         slot.spared_s = 2 * live.uptime_s if live.uptime_s < _LONG_S else 0.0
-    await swap(core, slot, slot.spec, Cause.RECYCLED)
+    await swap(core, slot, slot.spec, Cause.RECYCLED, patient=False, grace_s=rules.grace_s)
 
 
-async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed | None:
+async def swap(  # noqa: PLR0913 - and how the old one goes
+    core: Core,
+    slot: Slot,
+    spec: Spec,
+    cause: Cause,
+    *,
+    patient: bool = True,
+    grace_s: float | None = None,
+) -> StartFailed | None:
     """Another instance in the place of this one; why there is none, if the old one stays.
 
-    Where two cannot live at once the old one goes first, and then there is no way back.
+    Where two cannot live at once the old one goes first, and then there is no way back. Whoever is
+    not `patient` hears when the new one is there, and the old one takes its time to go: as long as
+    its slot says, or `grace_s`.
     """
     async with slot.busy:
         old = slot.live
@@ -79,7 +98,13 @@ async def swap(core: Core, slot: Slot, spec: Spec, cause: Cause) -> StartFailed 
             await core.stop_live(old, spec.stop_grace_s, cause)
             fresh = await core.bring_up(slot, urged=cause is Cause.REQUESTED)
             return None if fresh.record.started_at is not None else core.start_failed(slot, fresh)
-        return await _swap_first(core, slot, old, spec, cause)
+        failed = await _swap_first(core, slot, old, spec, cause)
+        if failed is None:
+            stopping = core.stop_live(old, spec.stop_grace_s if grace_s is None else grace_s, cause)
+            going = core.tasks.run(stopping, f"seeing off {old.id}")
+            if patient:
+                await asyncio.shield(going)
+        return failed
 
 
 async def _swap_first(
@@ -96,10 +121,11 @@ async def _swap_first(
         return StartFailed(f"Slot {slot.path} was started anew meanwhile", slot=slot.path)
     if fresh.record.started_at is not None and not fresh.done.done():
         slot.live, slot.spec = fresh, spec
-        await core.stop_live(old, spec.stop_grace_s, cause)
         return None
     failed = core.start_failed(slot, fresh)
-    _log.error("the old worker stays: %s", failed)
+    if cause is Cause.RECYCLED:
+        # Whoever asks for another is told; here nobody has.
+        _log.error("the old worker stays: %s", failed)
     slot.pacing.fell(0.0)
     if old.after is After.GROUP:
         old.after = After.POLICY

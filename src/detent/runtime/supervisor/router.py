@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import BadRoute
-from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
 _log = logging.getLogger("detent.supervisor")
 _BUFFER: Final = 100
@@ -52,11 +52,12 @@ class Router:
     def __init__(self, metrics: Metrics | None = None) -> None:
         self.unmatched = 0
         self.failed = 0
-        self._metrics = metrics or NoMetrics()
+        self._metrics = harmless(metrics)
         self._handlers: dict[str, Handler] = {}
         self._around: list[Middleware] = []
         self._sources: list[AsyncIterator[str]] = []
         self._topics: asyncio.Queue[str] = asyncio.Queue(_BUFFER)
+        self._pumps: list[asyncio.Future[None]] = []
         self._is_running = False
 
     def handle(self, topic: str, handler: Handler) -> None:
@@ -70,8 +71,10 @@ class Router:
         self._around.append(middleware)
 
     def listen(self, source: AsyncIterator[str]) -> None:
-        """Take topics from there as well, once the router runs."""
+        """Take topics from there as well, as soon as the router runs."""
         self._sources.append(source)
+        if self._is_running:
+            self._begin(source)
 
     async def send(self, topic: str) -> None:
         """Put a topic in; waits while too many are there."""
@@ -83,28 +86,32 @@ class Router:
         if handler is None:
             self.unmatched += 1
             return False
-        for middleware in reversed(self._around):
-            handler = middleware(handler)
         try:
-            await handler(topic)
+            await self._handled(handler, topic)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            # Not we: the handler waited for something that was called off.
+            self._fail(topic)
         except Exception:
-            self.failed += 1
-            self._count("handler_errors_total")
-            _log.exception("the handler of %s failed", topic)
+            self._fail(topic)
         self._count("handlers_executed_total")
         return True
 
     async def run(self) -> None:
         """Until it is cancelled."""
         self._is_running = True
-        pumps = [asyncio.ensure_future(self._pump(source)) for source in self._sources]
+        for source in self._sources:
+            self._begin(source)
         try:
             while True:
                 await self.dispatch(await self._topics.get())
         finally:
             self._is_running = False
+            pumps, self._pumps = self._pumps, []
             for pump in pumps:
                 pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     def routes(self) -> Routes:
         """What there is."""
@@ -127,13 +134,36 @@ class Router:
         )
         return next(fitting, None)
 
+    async def _handled(self, handler: Handler, topic: str) -> None:
+        for middleware in reversed(self._around):
+            handler = middleware(handler)
+        await handler(topic)
+
+    def _fail(self, topic: str) -> None:
+        self.failed += 1
+        self._count("handler_errors_total")
+        _log.exception("the handler of %s failed", topic)
+
+    def _begin(self, source: AsyncIterator[str]) -> None:
+        self._pumps.append(asyncio.ensure_future(self._pump(source)))
+
     async def _pump(self, source: AsyncIterator[str]) -> None:
-        async for topic in source:
-            self._count("events_emitted_total")
-            await self.send(topic)
+        """One that fails is heard no more, and the others are."""
+        try:
+            async for topic in source:
+                self._count("events_emitted_total")
+                await self.send(topic)
+        except Exception:
+            self._count("sources_failed_total")
+            _log.exception("a source of topics failed, and is heard no more")
 
     def _count(self, name: str) -> None:
         self._metrics.count(PREFIX + name, {})
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Escalator:

@@ -23,7 +23,7 @@ from detent.errors import DetentError
 from detent.host import is_echo
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.hooks import Hooks
-from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
 _log = logging.getLogger("detent.supervisor")
 STACKS_S: Final = 2.0
@@ -125,7 +125,7 @@ class Signals:
         self.cancelled = asyncio.Event()
         """Set when the process is to end."""
         self.is_forced = False
-        self._metrics = metrics or NoMetrics()
+        self._metrics = harmless(metrics)
         self._force = force
         self._reload = reload
         self._leave = leave

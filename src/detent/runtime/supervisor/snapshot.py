@@ -14,6 +14,9 @@ TYPE: Final = "type"
 RESTARTS: Final = "restarts"
 WINDOW: Final = "restarts_window"
 BREAKER: Final = "circuit_breaker"
+IMAGE: Final = "image"
+ADDRESS: Final = "ip"
+PORTS: Final = "ports"
 _QUIET: Final = {Circuit.OPEN: "triggered", Circuit.HALF_OPEN: "half_open"}
 
 
@@ -59,6 +62,15 @@ class Tells(Protocol):
         ...
 
 
+@runtime_checkable
+class Described(Protocol):
+    """A body of which more is known, by keys of this module."""
+
+    def described(self) -> tuple[tuple[str, str], ...]:
+        """What is known now, without asking anybody."""
+        ...
+
+
 def of_slot(slot: Slot, *, stopping: bool) -> Snapshot:
     """The slot with the instance that counts, or with what the last one left behind."""
     live = slot.live
@@ -74,7 +86,7 @@ def of_slot(slot: Slot, *, stopping: bool) -> Snapshot:
         is_suspended=slot.is_suspended,
         resume_id=slot.row.resume_id,
         resume_token=slot.row.resume_token,
-        metadata=(*_metadata(slot), *(() if inner is None else inner.metadata)),
+        metadata=(*_metadata(slot), *_described(slot), *(() if inner is None else inner.metadata)),
         children=() if inner is None else inner.children,
     )
     return shown if record is None else _with(shown, record)
@@ -111,6 +123,11 @@ def _reason(slot: Slot, record: Instance | None) -> str | None:
     if record is None or record.governor in (None, Governor.STOP):
         return None
     return str(record.governor)
+
+
+def _described(slot: Slot) -> tuple[tuple[str, str], ...]:
+    body: object = None if slot.live is None else slot.live.body
+    return body.described() if isinstance(body, Described) else ()
 
 
 def _metadata(slot: Slot) -> tuple[tuple[str, str], ...]:

@@ -70,7 +70,8 @@ class Recycle(msgspec.Struct, frozen=True):
     Beyond the soft limit of memory, at the age and after so many units of work the replacement
     starts first, unless `replace_first` says that two cannot live at once. Beyond the hard limit
     there is no time for that. `variance` spreads the age, so that workers of one birth do not all
-    leave at once.
+    leave at once. `grace_s` is how long one that was replaced may go on with what it runs: nothing
+    hurries, and what takes longer than a stop may take would else be begun again and again.
     """
 
     soft_rss_bytes: int | None = None
@@ -80,9 +81,10 @@ class Recycle(msgspec.Struct, frozen=True):
     done: int | None = None
     check_s: float = 5.0
     replace_first: bool = True
+    grace_s: float = _DAY_S
 
     def __post_init__(self) -> None:
-        for field in ("soft_rss_bytes", "hard_rss_bytes", "age_s", "done", "check_s"):
+        for field in ("soft_rss_bytes", "hard_rss_bytes", "age_s", "done", "check_s", "grace_s"):
             value = getattr(self, field)
             need(value is None or value > 0, f"recycle.{field}", "must be more than 0")
         need(0 <= self.variance < 1, "recycle.variance", "is a share from 0 to below 1")

@@ -150,14 +150,16 @@ class Supervisor(Core):
             core.forget(slot)
             core.tree.count("supervisor_remove_total")
 
-    async def replace(self, spec: Spec) -> None:
+    async def replace(self, spec: Spec, *, patient: bool = True) -> None:
         """Other settings for a slot: the new instance first, then the old one goes.
 
         If the new one does not start, the old one and its settings stay. A slot that was given up
-        after a failure is tried again; one that somebody has stopped stays down.
+        after a failure is tried again; one that somebody has stopped stays down. Whoever is not
+        `patient` does not wait until the old one is gone.
         """
         _, slot = self.find(spec.name)
-        await self.tasks.kept(self._replaced(slot, spec), f"replacing {slot.path}")
+        work = self._replaced(slot, spec, patient=patient)
+        await self.tasks.kept(work, f"replacing {slot.path}")
 
     async def apply(self, specs: Sequence[Spec]) -> dict[str, DetentError]:
         """Make the slots those of a new list, one by one; answers what did not work.
@@ -270,13 +272,15 @@ class Supervisor(Core):
             await self.stop_live(slot.live, grace_s)
         await self.fill(slot)
 
-    async def _replaced(self, slot: Slot, spec: Spec) -> None:
+    async def _replaced(self, slot: Slot, spec: Spec, *, patient: bool) -> None:
         if slot.live is None or slot.live.done.done():
             slot.spec, slot.pacing = spec, self.pacing_of(spec)
             if slot.is_given_up and self.is_open:
                 await self.fill(slot)
-        elif (failed := await swap(self, slot, spec, Cause.REQUESTED)) is not None:
-            raise failed
+        else:
+            failed = await swap(self, slot, spec, Cause.REQUESTED, patient=patient)
+            if failed is not None:
+                raise failed
         slot.pacing = self.pacing_of(spec)
         slot.is_probed = spec.probe is not None and spec.probe.enabled
 

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from detent.errors import DetentError
+
 _log = logging.getLogger("detent.supervisor")
 T = TypeVar("T")
 
@@ -50,5 +52,10 @@ class Tasks:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, DetentError):
+            # It says itself what is wrong; where in here that was seen helps nobody.
+            _log.error("%s failed: %s", task.get_name(), error)
+        else:
             _log.error("%s failed", task.get_name(), exc_info=error)

@@ -15,7 +15,7 @@ from detent.lifecycle.worker import Accepted, Instance, Order
 from detent.runtime.supervisor.clock import Clock, SystemClock
 from detent.runtime.supervisor.entries import Note
 from detent.runtime.supervisor.journal import Journal
-from detent.runtime.supervisor.metrics import PREFIX, Metrics, NoMetrics
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
 _log = logging.getLogger("detent.supervisor")
 _US = 1_000_000
@@ -35,7 +35,7 @@ class Tree:
         self.journal = journal
         self.name = name
         self.clock = clock or SystemClock()
-        self.metrics = metrics or NoMetrics()
+        self.metrics = harmless(metrics)
         self.chance: Random = SystemRandom()
         self.illegal = 0
         """Moves that were asked for and refused."""

@@ -232,6 +232,7 @@ class MemoryStore(Reading):
     async def forget_workers(self, *, before: int, now: int, limit: int = 1_000) -> int:
         busy = [self._all.lost_holder(stored.job) for stored in self._opened(now).jobs.values()]
         rows, lives = self._all.workers, self._all.instances
+        busy += [rows.get(key[1]) for key, one in lives.items() if not (key[0] or one.ended_at)]
         over = [(row.ended_at, name) for name, row in rows.items() if row not in busy]
         told = [(one.ended_at, key) for key, one in lives.items() if self._all.is_sealed(key)]
         names, keys = due(before - 1, limit, over), due(before - 1, limit, told)

@@ -59,6 +59,9 @@ DELETE FROM detent.workers WHERE id IN (
     WHERE w.ended_at IS NOT NULL AND w.ended_at < $before::bigint AND NOT EXISTS (
         SELECT FROM detent.jobs AS j
         WHERE j.holder = w.id AND j.lease IS NOT NULL AND NOT j.wire
+    ) AND NOT EXISTS (
+        SELECT FROM detent.instances AS i
+        WHERE i.tenant = '' AND i.id = w.id AND i.ended_at IS NULL
     )
     ORDER BY w.ended_at, w.id LIMIT $most::bigint FOR UPDATE SKIP LOCKED
 )

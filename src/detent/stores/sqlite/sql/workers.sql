@@ -39,6 +39,9 @@ DELETE FROM detent_workers WHERE id IN (
     WHERE w.ended_at IS NOT NULL AND w.ended_at < ? AND NOT EXISTS (
         SELECT 1 FROM detent_jobs AS j
         WHERE j.holder = w.id AND j.lease IS NOT NULL AND j.wire = 0
+    ) AND NOT EXISTS (
+        SELECT 1 FROM detent_instances AS i
+        WHERE i.tenant = '' AND i.id = w.id AND i.ended_at IS NULL
     )
     ORDER BY w.ended_at, w.id LIMIT ?
 ) RETURNING id

@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from msgspec.structs import replace
+
 from detent.app.checking import need
 from detent.app.options import merged, need_known
 from detent.engine.doctor.starting import doubts
@@ -76,7 +78,7 @@ class Working:
         self._grace_s: float = told.pop("grace", GRACE_S)
         self._reference: str | None = told.pop("processes", None)
         self._has_upkeep: bool = told.pop("upkeep", True)
-        self._settings = _settings(told).serving(app.queues)
+        self._settings = able(app, _settings(told).serving(app.queues))
         self._app = app
         self._tasks: list[asyncio.Task[None]] = []
         self._worker: Worker | None = None
@@ -166,10 +168,26 @@ class Working:
             embedded=True,
             slots=settings.slots,
             queues=settings.served,
-            types=settings.types or tuple(self._app.handlers),
+            types=tuple(self._app.handlers) if settings.types is None else settings.types,
             tenants=settings.tenants,
         )
         return WorkerRow(instance, 0, who=who, state="running")
+
+
+def able(app: Detent, settings: Settings) -> Settings:
+    """The same without the types that nobody can open here: those with secrets, without a key.
+
+    They are not even claimed, since not every job can go back. What a function declares secret may
+    have none, so that is seen when it comes.
+    """
+    types = tuple(app.handlers) if settings.types is None else settings.types
+    named = [one for one in types if one in app.handlers and app.handlers[one].hidden.paths]
+    if not named or app.connection.secrets.can_lock:
+        return settings
+    why = "they have secret arguments, and this process has no key"
+    fix = "set DETENT_SECRET_KEYS as it is where they are enqueued, and start it again"
+    _log.warning("jobs of %s are left to other workers: %s; %s", ", ".join(named), why, fix)
+    return replace(settings, types=tuple(one for one in types if one not in named))
 
 
 def executors_of(settings: Settings, reference: str | None) -> dict[Kind, Executor]:

@@ -27,7 +27,7 @@ from detent.app.detent import Detent
 from detent.app.fleet.orders import Told
 from detent.app.fleet.proof import Proof
 from detent.app.loading import load
-from detent.app.working import executors_of, runner_of
+from detent.app.working import able, executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
 from detent.runtime.garbage import settle, sweep_rarely
@@ -69,7 +69,8 @@ class Child:
         self._app = app
         self._told = told
         # Read anew, the program may name other queues than its supervisor has read.
-        self._settings = told.settings.serving(app.queues)
+        served = told.settings.serving(app.queues)
+        self._settings = able(app, served) if told.server is None else served
         self._inside = inside
         self._instance = instance
         self._known = asyncio.Event()

@@ -15,10 +15,11 @@ from typing import Final
 import msgspec
 
 from detent.app.detent import Detent
+from detent.app.fleet.awaiting import reached
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import Orders
 from detent.engine.access import ALL_QUEUES
-from detent.errors import DetentError, ServerAway
+from detent.errors import DetentError
 from detent.runtime.remote.address import Server
 from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import tell_gone
@@ -77,12 +78,9 @@ class DistantFleet(Fleet):
     async def _open(self) -> None:
         """A server that refuses us is no reason to start; one that is away may come.
 
-        Workers ask it again what their key is for: it may have been away, or have another word.
+        Workers ask it again what their key is for: it may have another word by then.
         """
-        try:
-            await self.app.bridge.reach(self._asked())
-        except ServerAway as error:
-            _log.warning("the workers wait for the server: %s", error)
+        await reached(lambda: self.app.bridge.reach(self._asked()), "server")
 
     async def _asked(self) -> None:
         for tenant in self.orders.told.settings.tenants:

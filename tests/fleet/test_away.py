@@ -7,18 +7,17 @@ import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from detent import Handle, stores
+from detent import Handle
 from detent.host import children, members, state_of
 from detent.lifecycle.profile import HEARTBEAT_LEASE_US
 from tests.fleet.diaries import judge_diary, judge_order, runs_of
 from tests.fleet.yard import Yard, outlast, slot_of
 from tests.waiting import eventually
-from tools.postgres import QUICK, Server
+from tools.postgres import Server
 
 pytestmark = pytest.mark.slow
 LEASE_S = HEARTBEAT_LEASE_US / 1_000_000
@@ -29,25 +28,6 @@ OPTIONS = ("--workers", "2", "--slots", "6", "--sync-slots", "4", "--grace", "10
 @pytest.fixture
 def program() -> str:
     return "diary.txt"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    """A database server that nobody else uses, and that forgets nothing when it is killed."""
-    with Server(**{**QUICK, "synchronous_commit": "on"}) as server:
-        yield server
-
-
-@pytest.fixture
-def far(server: Server, program: str, tmp_path: Path) -> Iterator[Yard]:
-    """A yard whose store is on that server."""
-    url = server.url("postgres")
-    stores.run_migrations(url)
-    yard = Yard(tmp_path, url, program)
-    try:
-        yield yard
-    finally:
-        yard.close()
 
 
 @contextmanager

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from detent import stores
 from tests.fleet.servers import free_port
 from tests.fleet.yard import Yard
 from tests.waiting import eventually
-from tools.postgres import QUICK, Server
+from tools.postgres import Server
 
 pytestmark = pytest.mark.slow
 AWAY = "nothing is started yet, because the {} is away"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server(**QUICK) as server:
-        yield server
-
-
-@pytest.fixture
-def far(server: Server, program: str, tmp_path: Path) -> Iterator[Yard]:
-    stores.run_migrations(server.url("postgres"))
-    yard = Yard(tmp_path, server.url("postgres"), program)
-    try:
-        yield yard
-    finally:
-        yard.close()
 
 
 def test_a_database_that_comes_up_later_is_waited_for(server: Server, far: Yard) -> None:
@@ -46,11 +27,10 @@ def test_a_database_that_comes_up_later_is_waited_for(server: Server, far: Yard)
 
 def test_who_waits_for_a_database_ends_when_told_to(server: Server, far: Yard) -> None:
     server.control("stop", "-m", "fast")
-    for verb in ("worker", "up"):
-        fleet = far.begin("--name", verb, verb=verb)
-        eventually(lambda one=fleet: AWAY.format("store") in far.log(one))
-        fleet.send_signal(signal.SIGTERM)
-        assert fleet.wait(timeout=10) == 0, far.log(fleet)
+    fleet = far.begin("--no-server", verb="up")
+    eventually(lambda: AWAY.format("store") in far.log(fleet))
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(timeout=10) == 0, far.log(fleet)
     server.control("start")
 
 

@@ -22,13 +22,14 @@ LOST = "lost"
 def is_spared(due: Due) -> bool:
     """Whether the loss is somebody else's doing, so that the job comes back at no cost.
 
-    It has lost a worker before and so ran in a process of its own, and that was not the one that
-    died: others ran in there.
+    Its worker was stopped because the store was away. Or the job has lost a worker before and so
+    ran in a process of its own, and that was not the one that died: others ran in there.
     """
     job, death = due.stored.job, None if due.holder is None else due.holder.death
-    is_bystander = death is not None and death.crowded and job.losses > 0
-    may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
-    return is_bystander and may_return and job.handed_back < SPARED_MAX
+    if death is None or PROFILES[job.profile].drain is not Drain.HAND_BACK:
+        return False
+    is_blameless = death.lapsed or (death.crowded and job.losses > 0)
+    return is_blameless and job.handed_back < SPARED_MAX
 
 
 def reason_of(due: Due) -> str:
@@ -59,6 +60,8 @@ def _ended(row: WorkerRow) -> str:
     death = row.death
     if death is None:
         return f"was silent beyond {told_at(row.alive_until)}"
+    if death.lapsed:
+        return "could not be renewed, because the store was away, and was stopped for that"
     if death.exit_code is None:
         return f"is gone ({death.cause})"
     if death.exit_code < 0:

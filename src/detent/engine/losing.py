@@ -8,6 +8,7 @@ import msgspec
 
 from detent.engine.telling import told_at
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Due, Failure, WorkerRow
@@ -26,10 +27,15 @@ def is_spared(due: Due) -> bool:
     ran in a process of its own, and that was not the one that died: others ran in there.
     """
     job, death = due.stored.job, None if due.holder is None else due.holder.death
-    if death is None or PROFILES[job.profile].drain is not Drain.HAND_BACK:
+    if death is None or not may_be_spared(job):
         return False
-    is_blameless = death.lapsed or (death.crowded and job.losses > 0)
-    return is_blameless and job.handed_back < SPARED_MAX
+    return death.lapsed or (death.crowded and job.losses > 0)
+
+
+def may_be_spared(job: Job) -> bool:
+    """Whether it can come back at all, and was not there too often."""
+    may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
+    return may_return and job.handed_back < SPARED_MAX
 
 
 def reason_of(due: Due) -> str:

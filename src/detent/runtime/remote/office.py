@@ -324,10 +324,13 @@ class RemoteOffice:
             self._held.pop(key, None)
 
 
-async def tell_gone(client: Client, instance: str, tenants: Sequence[str]) -> None:
+async def tell_gone(
+    client: Client, instance: str, tenants: Sequence[str], *, has_lapsed: bool = False
+) -> None:
     """A worker has ended: nobody waits for its leases to."""
+    body = {"worker_id": instance, "lapsed": has_lapsed}
     for tenant in tenants:
-        await client.post("/workers/gone", {"worker_id": instance}, dict[str, Any], tenant=tenant)
+        await client.post("/workers/gone", body, dict[str, Any], tenant=tenant)
 
 
 def _answer(said: Answered) -> j.Answer:

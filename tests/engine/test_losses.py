@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -20,18 +21,20 @@ from detent.engine.losing import SPARED_MAX
 from detent.engine.processes import here, is_gone, process_of
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Event
-from detent.stores.api import Death, Process, Stored, Who, WorkerRow
+from detent.stores.api import Death, Process, Store, Stored, Who, WorkerRow
 from tests.contract.making import SECOND
 from tests.contract.world import World
 
 WHO = Who(supervisor="s1", process=Process("host-a", "boot-1", 4711, 5))
 
 
-async def held(world: World, *, who: Who = WHO, name: str = "w1", job: str = "x") -> j.Job:
+async def held(
+    world: World, *, who: Who = WHO, name: str = "w1", job: str = "x", profile: str = "python"
+) -> j.Job:
     """A job in the hands of an instance that has just been heard of."""
     until = world.now + 15 * SECOND
     await world.store.beat([WorkerRow(name, until, who=who)], now=world.now)
-    await world.push(id=job)
+    await world.push(id=job, profile=profile)
     want = world.make.want(1, holder=name)
     stepped = await world.store.step([], now=world.now, want=want)
     return stepped.claimed.jobs[0].job
@@ -127,6 +130,20 @@ async def test_who_ran_apart_from_a_crowded_worker_does_not_pay(
     history = await world.store.history((job.tenant, job.id))
     assert [one.name for one in history].count("hand_back") == SPARED_MAX
     assert len((await world.got(job)).failures) == 3, "one that pays nothing has not failed"
+
+
+@pytest.mark.parametrize(("profile", "name"), [("python", "hand_back"), ("rest", "lose")])
+async def test_who_was_stopped_because_the_store_was_away_does_not_pay(
+    world: World, engine: Engine, profile: str, name: str
+) -> None:
+    job = await held(world, profile=profile)
+    death = Death("w1", "s1", cause="exit_code", exit_code=75, lapsed=True)
+    await world.store.bury([death], now=world.now)
+    await engine.upkeep.turn()
+    _, _, event, *_ = await world.store.history((job.tenant, job.id))
+    assert (event.name, event.actor) == (name, "system")
+    assert "could not be renewed, because the store was away" in (event.reason or "")
+    assert (await world.got(job)).job.losses == (name == "lose")
 
 
 async def test_a_wire_lease_that_ran_out_says_so(world: World, engine: Engine) -> None:
@@ -243,6 +260,38 @@ async def test_after_a_silence_of_all_everybody_is_trusted_again(world: World) -
     graces = (await marking.read(world.store)).graces
     assert len(graces) == 2
     assert graces[1].silent_us == 61 * SECOND
+
+
+class Hanging:
+    """The same store, in which the next call for what is due takes as long as an outage."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.takes_s = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.store, name)
+
+    async def take_due(self, **asked: Any) -> Any:
+        self._world.clock.move(self.takes_s * SECOND)
+        self.takes_s = 0
+        return await self._world.store.take_due(**asked)
+
+
+async def test_a_turn_that_waits_through_an_outage_grants_a_grace(world: World) -> None:
+    """Its own call was only slow; the others could not renew meanwhile."""
+    hanging = Hanging(world)
+    upkeep = Engine(cast("Store", hanging)).upkeep
+    for _ in range(16):
+        await upkeep.turn()
+        world.clock.move(SECOND)
+    job = await held(world)
+    hanging.takes_s = 17
+    for _ in range(3):
+        await upkeep.turn()
+        world.clock.move(SECOND)
+    assert (await world.got(job)).job.losses == 0
+    assert len((await marking.read(world.store)).graces) == 2
 
 
 @pytest.mark.parametrize("pause_s", [1, 2, 4, 60, 86_400])

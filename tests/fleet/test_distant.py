@@ -221,7 +221,9 @@ def test_a_server_that_comes_back_finds_the_same_run(yard: Yard) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("who", ["server", "worker"])
-def test_whoever_is_silent_for_longer_than_a_lease_has_lost_its_jobs(yard: Yard, who: str) -> None:
+def test_whoever_is_silent_for_longer_than_a_lease_has_its_jobs_no_more(
+    yard: Yard, who: str
+) -> None:
     """The server is away, or the worker stands still: no run goes on beside the one after it."""
     server = Served(yard).up()
     yard.start("--server", server.url)
@@ -240,6 +242,8 @@ def test_whoever_is_silent_for_longer_than_a_lease_has_lost_its_jobs(yard: Yard,
     yard.let_go("go")
     assert handle.result(timeout=60) == 0
     judge(yard, [handle])
+    [names] = [[event.name for event in one] for one in yard.events_of([handle])]
+    assert ("lose" in names) is (who == "worker"), "nobody pays for a server that was away"
 
 
 # --- two servers ----------------------------------------------------------------------------------

@@ -197,6 +197,18 @@ async def test_an_end_that_could_not_be_told_is_told_later() -> None:
         assert row.death == Death("w1", "s1", cause="exit_code", exit_code=3)
 
 
+async def test_who_was_stopped_because_it_could_not_be_renewed_is_told_to_be_so() -> None:
+    async with beating("w1") as (store, one, heard):
+        store.trouble = down
+        await heard.until(("lapsed", "w1"))
+        assert not await one.gone("w1", "exit_code", 75)
+        assert not one.is_told
+        store.trouble = None
+        await one.buried()
+        [row] = await store.workers(gone=True)
+        assert row.death == Death("w1", "s1", cause="exit_code", exit_code=75, lapsed=True)
+
+
 async def test_a_clock_that_jumps_changes_nothing_about_what_is_proven() -> None:
     async with beating("w1") as (store, one, heard):
         for jump in (7_200, -3_600):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from detent import Detent
+from detent import Detent, Handle
 from detent.errors import BadOption
 from detent.surfaces.http.exchange import Settings
 from tests.surfaces.engines import Engine, Listener, Yard, fresh, held
@@ -202,6 +202,33 @@ async def test_secret_arguments_reach_the_engine_and_nobody_else(
             assert job["payload"] == {"kind": "orc", "token": canary}
         assert canary not in json.dumps(here.job(made["jobId"]))
     app.close()
+
+
+async def _returns(job: Handle[Any]) -> int:
+    """How often it went back."""
+    return [event.name for event in await job.ahistory()].count("hand_back")
+
+
+@pytest.mark.slow
+async def test_a_server_without_the_key_leaves_jobs_to_one_that_has_it(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, kind = _program(yard.url), "SPAWN_ENTITY"
+    monkeypatch.setenv("DETENT_SECRET_KEY", "A" * 43 + "=")
+    with running(yard.url, Settings(), app) as with_key:
+        there = Yard(yard.url, with_key.port)
+        job = app.handle(there.submit(kind, payload={"kind": "orc", "token": "t"})["jobId"])
+        monkeypatch.setenv("DETENT_SECRET_KEY", "B" * 42 + "A=")
+        other = _program(yard.url)
+        with running(yard.url, Settings(), other) as without:
+            async with Engine(without.port, kind):
+                await until(lambda: _returns(job))
+                assert (await job.astatus()).state == "available"
+        async with Engine(there.port, kind) as engine:
+            assert (await engine.job(job.id))["payload"] == {"kind": "orc", "token": "t"}
+        assert await _returns(job) <= 3, "it does not come and go"
+        await other.aclose()
+    await app.aclose()
 
 
 def test_schemas_are_registered_over_http_and_by_programs(yard: Yard) -> None:

@@ -16,9 +16,13 @@ from pathlib import Path
 import pytest
 
 from detent.engine.asks import Ask
+from detent.engine.engine import Engine
+from detent.engine.keyring import Keyring, new_key
+from detent.engine.secrets import Secrets
 from detent.lifecycle.event import By
 from detent.lifecycle.machine import Actor
 from detent.stores.api import Want, key_of
+from detent.stores.select import Filter, Page
 from tests.postgres.server import databases
 from tests.surfaces.server import Client, Running, eventually, running
 from tests.surfaces.test_http_server import served
@@ -132,3 +136,18 @@ async def test_what_may_not_go_back_has_failed() -> None:
         assert [one.job.state for one in found if one] == ["available", "discarded"]
         [*_, last] = await engine.store.history(key_of(claimed.jobs[1].job))
         assert (last.name, last.code, last.actor) == ("fail", "INTERRUPTED", "system")
+
+
+async def test_a_server_without_the_key_of_a_job_hands_out_the_others() -> None:
+    async with Rig() as rig:
+        store, by = rig.service.engine.store, By(Actor.USER, "test")
+        keyed = Engine(store, secrets=Secrets(Keyring([new_key()])))
+        pay = Ask(type="pay", payload='{"token":"t"}', secret=("token",))
+        await keyed.enqueue([pay, Ask(type="mail", payload="{}")], by)
+        for records in (False, True):
+            told = await rig.post("/workers/fetch", queues=["default"], count=5, records=records)
+            found = told["records"] if records else told["jobs"]
+            assert len(found) == (0 if records else 1)
+        [left] = await store.find(Filter(type="pay"), Page())
+        names = [event.name for event in await store.history(key_of(left.job))]
+        assert names == ["enqueue", *["claim", "hand_back", "due"] * 2]

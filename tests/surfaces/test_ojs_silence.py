@@ -6,6 +6,8 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from detent import stores
 from detent.engine.engine import Engine
 from detent.surfaces.http.app import WebApp
@@ -83,6 +85,18 @@ async def test_a_worker_that_fell_silent_has_lost_its_jobs() -> None:
         assert await rig.surface.workers.get(("", "w1")) is None
         events = await rig.service.engine.store.history(("", job["id"]))
         assert "worker_death" in [event.code for event in events]
+
+
+@pytest.mark.parametrize(("lapsed", "name"), [(True, "hand_back"), (False, "lose")])
+async def test_who_was_stopped_because_the_server_was_away_does_not_pay(
+    lapsed: bool, name: str
+) -> None:
+    async with Rig() as rig:
+        job = await rig.held("w1")
+        told = await rig.post("/workers/gone", worker_id="w1", lapsed=lapsed)
+        assert told["jobs_lost"] == 1
+        events = await rig.service.engine.store.history(("", job["id"]))
+        assert (events[2].name, events[2].actor) == (name, "system")
 
 
 async def test_a_worker_that_goes_on_beating_keeps_them() -> None:

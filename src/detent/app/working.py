@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from msgspec.structs import replace
+
 from detent.app.checking import need
 from detent.app.options import merged, need_known
 from detent.engine.doctor.starting import doubts
@@ -76,9 +78,11 @@ class Working:
         self._grace_s: float = told.pop("grace", GRACE_S)
         self._reference: str | None = told.pop("processes", None)
         self._has_upkeep: bool = told.pop("upkeep", True)
-        self._settings = _settings(told).serving(app.queues)
+        self._settings = able(app, _settings(told).serving(app.queues))
         self._app = app
         self._tasks: list[asyncio.Task[None]] = []
+        self._late: list[asyncio.Task[None]] = []
+        """Ends of instances that the store could not be told of yet."""
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
@@ -94,9 +98,10 @@ class Working:
         try:
             await self.stop(self._grace_s)
         finally:
-            for task in self._tasks:
+            for task in (*self._tasks, *self._late):
                 task.cancel()
             ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._late, return_exceptions=True)
             for executor in self._executors.values():
                 await executor.close()
             self._capture.__exit__(kind, *told)
@@ -141,17 +146,21 @@ class Working:
         try:
             await self._run(Worker(runner, self._settings), pulse)
         finally:
-            await reach(pulse.end())
+            if not await reach(pulse.end()):
+                # Told before its lease is over, its jobs come back at no cost.
+                self._late.append(asyncio.create_task(reach(pulse.see_told())))
 
     async def _run(self, worker: Worker, pulse: Pulse) -> None:
         self._worker = worker
         over = asyncio.create_task(self._app.bridge.reach(pulse.over()))
         running = asyncio.create_task(worker.run())
-        await asyncio.wait([over, running], return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            await worker.lapse()
-        over.cancel()
-        await asyncio.wait([over])
+        try:
+            await asyncio.wait([over, running], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await worker.lapse()
+        finally:
+            over.cancel()
+            await asyncio.wait([over])
         await running
         if pulse.is_over:
             raise InstanceLost("This worker could not renew its lease", worker=pulse.instance)
@@ -166,10 +175,26 @@ class Working:
             embedded=True,
             slots=settings.slots,
             queues=settings.served,
-            types=settings.types or tuple(self._app.handlers),
+            types=tuple(self._app.handlers) if settings.types is None else settings.types,
             tenants=settings.tenants,
         )
         return WorkerRow(instance, 0, who=who, state="running")
+
+
+def able(app: Detent, settings: Settings) -> Settings:
+    """The same without the types that nobody can open here: those with secrets, without a key.
+
+    They are not even claimed, since not every job can go back. What a function declares secret may
+    have none, so that is seen when it comes.
+    """
+    types = tuple(app.handlers) if settings.types is None else settings.types
+    named = [one for one in types if one in app.handlers and app.handlers[one].hidden.paths]
+    if not named or app.connection.secrets.can_lock:
+        return settings
+    why = "they have secret arguments, and this process has no key"
+    fix = "set DETENT_SECRET_KEYS as it is where they are enqueued, and start it again"
+    _log.warning("jobs of %s are left to other workers: %s; %s", ", ".join(named), why, fix)
+    return replace(settings, types=tuple(one for one in types if one not in named))
 
 
 def executors_of(settings: Settings, reference: str | None) -> dict[Kind, Executor]:
@@ -225,12 +250,22 @@ class Pulse:
         """Return when it must stop."""
         await self._over.wait()
 
-    async def end(self) -> None:
-        """It is gone: whatever it still holds is free at once."""
+    async def end(self) -> bool:
+        """It is gone: whatever it still holds is free at once; false if nobody could hear that."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         await self._beating.gone(self.instance, "natural", 0)
+        return self._beating.is_told
+
+    async def see_told(self) -> None:
+        """Tell of that again and again, until the store has heard it."""
+        self._task = asyncio.create_task(self._beating.run())
+        try:
+            await self._beating.buried()
+        finally:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     def _end(self, _: Sequence[str]) -> None:
         self._over.set()

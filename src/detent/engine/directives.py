@@ -7,6 +7,7 @@ the same record; whoever asked reads it there and takes the record away.
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext, suppress
 from enum import StrEnum
 from typing import Final
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from detent.engine.identity import Identity
 from detent.engine.paging import all_records
-from detent.errors import StoreBusy
+from detent.errors import StoreBusy, StoreError
 from detent.lifecycle.event import By
 from detent.stores.api import Committed, Own, Record, Store, Unit
 
@@ -66,24 +67,39 @@ class Directives:
     async def ask(self, wish: Directive, by: By, within_s: float) -> Directive | None:
         """Say it, and wait for the answer; `None` if nobody has answered in that time.
 
-        What was not heard in time is taken back, also from whoever does not wait so long.
+        A store that is away meanwhile may be back in time. What was not heard in time is taken
+        back, also from whoever does not wait so long.
         """
         wish = replace(wish, id=self._identity.id(), by=by.id, asked_at=self._store.now())
         await self._put(wish, 1)
+        answer: Directive | None = None
         try:
-            return await self._answered(wish.id, within_s)
+            answer = await self._answered(wish.id, within_s)
         finally:
-            await self._drop(wish.id)
+            # What was answered may stay: it is old one day, and goes then.
+            with nullcontext() if answer is None else suppress(StoreError):
+                await self._drop(wish.id)
+        return answer
 
     async def _answered(self, name: str, within_s: float) -> Directive | None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within_s
         while loop.time() < deadline:
             await asyncio.sleep(_LOOK_S)
-            [found] = await self._store.record([(KIND, "", name)])
-            if found is not None and _read(found).is_done:
-                return _read(found)
+            if (answer := await self._found(name)) is not None:
+                return answer
         return None
+
+    async def _found(self, name: str) -> Directive | None:
+        """The answer, if it is there and can be read."""
+        try:
+            [found] = await self._store.record([(KIND, "", name)])
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            return None
+        said = None if found is None else _read(found)
+        return said if said is not None and said.is_done else None
 
     async def waiting(self, supervisor: str) -> list[Directive]:
         """What that supervisor has been told and not answered; stale answers go on the way."""

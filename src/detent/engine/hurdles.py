@@ -13,6 +13,7 @@ import msgspec
 
 from detent.engine.keeping import name_in
 from detent.engine.schedule import Changed
+from detent.engine.secrets import keys_of
 from detent.engine.telling import counted, told_at, told_span
 from detent.lifecycle import workflow as w
 from detent.lifecycle.job import OPEN, Gate
@@ -230,7 +231,10 @@ def _worker(facts: Facts) -> Hurdle:
         return Hurdle("worker", Verdict.UNKNOWN, says)
     what = f"type {body.type} from queue {job.queue}"
     names = _some([row.id for row in alive])
-    return _failed("worker", f"{counted(len(alive), who)} alive, none takes {what}: {names}.")
+    says = f"{counted(len(alive), who)} alive, none takes {what}: {names}."
+    if keys_of(body.payload):
+        says += " Its arguments are secret: who has no key does not take it."
+    return _failed("worker", says)
 
 
 def is_alive(row: WorkerRow, now: int) -> bool:

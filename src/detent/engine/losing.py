@@ -8,6 +8,7 @@ import msgspec
 
 from detent.engine.telling import told_at
 from detent.lifecycle.event import Event
+from detent.lifecycle.job import Job
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.profile import PROFILES, Drain
 from detent.stores.api import Due, Failure, WorkerRow
@@ -22,13 +23,19 @@ LOST = "lost"
 def is_spared(due: Due) -> bool:
     """Whether the loss is somebody else's doing, so that the job comes back at no cost.
 
-    It has lost a worker before and so ran in a process of its own, and that was not the one that
-    died: others ran in there.
+    Its worker was stopped because the store was away. Or the job has lost a worker before and so
+    ran in a process of its own, and that was not the one that died: others ran in there.
     """
     job, death = due.stored.job, None if due.holder is None else due.holder.death
-    is_bystander = death is not None and death.crowded and job.losses > 0
+    if death is None or not may_be_spared(job):
+        return False
+    return death.lapsed or (death.crowded and job.losses > 0)
+
+
+def may_be_spared(job: Job) -> bool:
+    """Whether it can come back at all, and was not there too often."""
     may_return = PROFILES[job.profile].drain is Drain.HAND_BACK
-    return is_bystander and may_return and job.handed_back < SPARED_MAX
+    return may_return and job.handed_back < SPARED_MAX
 
 
 def reason_of(due: Due) -> str:
@@ -59,6 +66,8 @@ def _ended(row: WorkerRow) -> str:
     death = row.death
     if death is None:
         return f"was silent beyond {told_at(row.alive_until)}"
+    if death.lapsed:
+        return "could not be renewed, because the store was away, and was stopped for that"
     if death.exit_code is None:
         return f"is gone ({death.cause})"
     if death.exit_code < 0:

@@ -94,6 +94,8 @@ class Beating:
         self._kept: dict[str, _Kept] = {}
         self._deaths: dict[str, Death] = {}
         self._wake = asyncio.Event()
+        self._told = asyncio.Event()
+        self._told.set()
 
     # --- who is kept alive ----------------------------------------------------------------------
 
@@ -132,16 +134,25 @@ class Beating:
     ) -> bool:
         """Its process is dead: declare it lost now, or later if the store cannot hear it."""
         kept = self._kept.pop(instance, None)
-        who = None if kept is None else kept.row.who
-        if who is None:
+        if kept is None or kept.row.who is None:
             return False
-        told = Death(instance, supervisor=who.supervisor, cause=cause, exit_code=exit_code)
-        self._deaths[instance] = replace(told, crowded=crowded)
+        told = Death(instance, kept.row.who.supervisor, cause=cause, exit_code=exit_code)
+        self._deaths[instance] = replace(told, crowded=crowded, lapsed=kept.has_lapsed)
+        self._told.clear()
         try:
             await self._bury()
         except _FAULTS as error:
             _log.warning("the end of worker %s could not be told yet: %s", instance, _why(error))
         return instance not in self._deaths
+
+    async def buried(self) -> None:
+        """Return when the store has heard of every end; beats tell of those it has not."""
+        await self._told.wait()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it has."""
+        return self._told.is_set()
 
     # --- the two loops --------------------------------------------------------------------------
 
@@ -215,6 +226,8 @@ class Beating:
             await self._store.bury(deaths, now=self._store.now())
         for death in deaths:
             self._deaths.pop(death.id, None)
+        if not self._deaths:
+            self._told.set()
 
     # --- lapsing --------------------------------------------------------------------------------
 

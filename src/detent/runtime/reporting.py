@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 import msgspec
 
 from detent.engine.commands import Beside, Change
+from detent.engine.keyless import put_off
 from detent.errors import DetentError
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -83,6 +84,8 @@ class Reporter:
         stored, heard, now = flight.stored, flight.ctx.heard, self._engine.store.now()
         if isinstance(ended, Died):
             return self._lost(flight, ended, now)
+        if flight.why is Why.NO_KEY and flight.fault is not None:
+            return put_off(stored, self._by, flight.fault, now)
         if flight.why in (Why.DRAIN, Why.NO_ROOM) and _gave_way(ended):
             return self.parting(flight)
         if isinstance(ended, Stopped):

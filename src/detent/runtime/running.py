@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
+from detent.engine.keyless import is_keyless
 from detent.engine.secrets import Owner
 from detent.errors import DetentError
 from detent.lifecycle.event import By
@@ -49,6 +50,7 @@ class Why(StrEnum):
     DRAIN = "drain"
     LAPSE = "lapse"
     NO_ROOM = "no_room"
+    NO_KEY = "no_key"
 
 
 class Step(StrEnum):
@@ -150,6 +152,8 @@ class Runner:
         try:
             run = self._run(flight)
         except DetentError as error:
+            if is_keyless(error):
+                flight.why, flight.fault = Why.NO_KEY, error
             end(flight, Raised(error))
             return
         executor = self.executors[flight.kind]

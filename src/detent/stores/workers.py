@@ -61,6 +61,7 @@ class Death(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `cause` is a word of the worker lifecycle. A negative `exit_code` is a signal. `crowded`: while
     it held jobs that ran apart from it, in processes of their own, others ran inside of it.
+    `lapsed`: nobody could renew it in time, so it was stopped; no job had any part in that.
     """
 
     id: str
@@ -69,6 +70,7 @@ class Death(msgspec.Struct, frozen=True, omit_defaults=True):
     cause: str = "lost"
     exit_code: int | None = None
     crowded: bool = False
+    lapsed: bool = False
 
 
 class WorkerRow(msgspec.Struct, frozen=True):

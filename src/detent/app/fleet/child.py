@@ -24,10 +24,10 @@ import msgspec
 
 from detent.app.connection import REMOTE
 from detent.app.detent import Detent
-from detent.app.fleet.orders import Told
+from detent.app.fleet.orders import LOST, Told
 from detent.app.fleet.proof import Proof
 from detent.app.loading import load
-from detent.app.working import executors_of, runner_of
+from detent.app.working import able, executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.runtime.executors.capture import Capture
 from detent.runtime.garbage import settle, sweep_rarely
@@ -46,8 +46,6 @@ _log = logging.getLogger("detent.worker")
 TOLD: Final = "DETENT_WORKER"
 INSTANCE: Final = "LIFECYCLE_INSTANCE_ID"
 SUSPENDED: Final = "LIFECYCLE_SUSPENDED"
-_LOST: Final = 75
-"""The exit code of a worker that must make room for another one under another name."""
 _UNREAD: Final = 78
 """The exit code of a worker whose program could not be imported."""
 _BROKEN: Final = 70
@@ -69,7 +67,8 @@ class Child:
         self._app = app
         self._told = told
         # Read anew, the program may name other queues than its supervisor has read.
-        self._settings = told.settings.serving(app.queues)
+        served = told.settings.serving(app.queues)
+        self._settings = able(app, served) if told.server is None else served
         self._inside = inside
         self._instance = instance
         self._known = asyncio.Event()
@@ -193,7 +192,7 @@ class Child:
                 await reach(_awaited(self._ending))
         except InstanceLost as error:
             _log.warning("%s", error)
-            self.exit_code = _LOST
+            self.exit_code = LOST
         finally:
             for task in beside:
                 task.cancel()
@@ -269,7 +268,7 @@ class Child:
         """Nobody may run a job whose lease cannot be renewed: stop them all, then go."""
         if self._worker is not None:
             await self._worker.lapse()
-        self._quit(_LOST)
+        self._quit(LOST)
 
     def _cancel(self, message: Message) -> None:
         if self._worker is not None:

@@ -24,6 +24,7 @@ _log = logging.getLogger("detent.fleet")
 _LOOK_S: Final = 0.5
 _SUSPEND_S: Final = 30.0
 _ANSWER_S: Final = 2.0
+_AGAIN_S_MAX: Final = 5.0
 
 
 class Commands:
@@ -77,10 +78,20 @@ class Commands:
             await self._done(wish)
         except DetentError as fault:
             error = f"{fault.message} [{fault.code}]"
-        try:
-            await self._bridge.reach(self._directives.answer(wish, error))
-        except StoreError as fault:
-            _log.warning("the answer to %s could not be given: %s", wish.verb, fault)
+        await self._answer(wish, error)
+
+    async def _answer(self, wish: Directive, error: str | None) -> None:
+        """Whoever asked waits for it: a store that is away is told when it is back."""
+        pause = _LOOK_S
+        while True:
+            try:
+                return await self._bridge.reach(self._directives.answer(wish, error))
+            except StoreError as fault:
+                _log.warning("the answer to %s could not be given yet: %s", wish.verb, fault)
+                if not fault.retryable:
+                    return None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _AGAIN_S_MAX)
 
     async def _done(self, wish: Directive) -> None:
         if wish.verb is Verb.RELOAD:

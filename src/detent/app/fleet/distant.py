@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from detent.app.detent import Detent
+from detent.app.fleet.awaiting import reached
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import Orders
+from detent.app.fleet.orders import LOST, Orders
 from detent.engine.access import ALL_QUEUES
-from detent.errors import DetentError, ServerAway
+from detent.errors import DetentError
 from detent.runtime.remote.address import Server
 from detent.runtime.remote.client import Client
 from detent.runtime.remote.office import tell_gone
@@ -27,6 +29,9 @@ from detent.stores.api import WorkerRow
 
 _log = logging.getLogger("detent.fleet")
 _WORKER: Final = "worker-"
+_AGAIN_S: Final = 2.0
+_TRIES: Final = 300
+"""How often a server that is away is told of an end: later nothing depends on it."""
 
 
 class _Graves:
@@ -35,6 +40,7 @@ class _Graves:
     def __init__(self, client: Client, tenants: Sequence[str]) -> None:
         self._client = client
         self._tenants = tenants
+        self._late: set[asyncio.Task[None]] = set()
 
     def add(self, row: WorkerRow) -> None:
         """Nothing: a worker tells its server of itself."""
@@ -49,17 +55,39 @@ class _Graves:
         self,
         instance: str,
         cause: str,  # noqa: ARG002 - the server knows no causes
-        exit_code: int | None,  # noqa: ARG002
+        exit_code: int | None,
         *,
         crowded: bool,  # noqa: ARG002
     ) -> bool:
-        """What it held is free at once; unheard, as soon as its leases are over."""
+        """What it held is free at once; unheard, as soon as its leases are over.
+
+        One that ended because the server was away is told of again, before they are: that spares
+        its jobs a loss.
+        """
+        has_lapsed = exit_code == LOST
         try:
-            await tell_gone(self._client, instance, self._tenants)
+            await tell_gone(self._client, instance, self._tenants, has_lapsed=has_lapsed)
         except DetentError as error:
             _log.warning("the end of worker %s could not be told: %s", instance, error)
+            if has_lapsed:
+                task = asyncio.create_task(self._tell_later(instance))
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
             return False
         return True
+
+    async def close(self) -> None:
+        """Nobody is told anything more."""
+        for task in self._late:
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
+
+    async def _tell_later(self, instance: str) -> None:
+        for _ in range(_TRIES):
+            await asyncio.sleep(_AGAIN_S)
+            with suppress(DetentError):
+                await tell_gone(self._client, instance, self._tenants, has_lapsed=True)
+                return
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -77,12 +105,9 @@ class DistantFleet(Fleet):
     async def _open(self) -> None:
         """A server that refuses us is no reason to start; one that is away may come.
 
-        Workers ask it again what their key is for: it may have been away, or have another word.
+        Workers ask it again what their key is for: it may have another word by then.
         """
-        try:
-            await self.app.bridge.reach(self._asked())
-        except ServerAway as error:
-            _log.warning("the workers wait for the server: %s", error)
+        await reached(lambda: self.app.bridge.reach(self._asked()), "server")
 
     async def _asked(self) -> None:
         for tenant in self.orders.told.settings.tenants:
@@ -93,8 +118,8 @@ class DistantFleet(Fleet):
         return []
 
     async def _begin(self) -> None:
-        graves = _Graves(self._client, self.orders.told.settings.tenants)
-        self.members.join(graves, self.app.bridge)
+        self._graves = _Graves(self._client, self.orders.told.settings.tenants)
+        self.members.join(self._graves, self.app.bridge)
         self.members.worn = self._relieve
         self.members.told = self._told
         self._beside = [asyncio.create_task(_until(self._none_left), name="workers")]
@@ -114,6 +139,7 @@ class DistantFleet(Fleet):
 
     async def _last_words(self) -> None:
         await self.members.buried()
+        await self.app.bridge.reach(self._graves.close())
         await self.app.bridge.reach(_closed(self._client))
 
 

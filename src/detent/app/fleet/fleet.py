@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from detent.app.detent import Detent
+from detent.app.fleet.awaiting import reached
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
@@ -122,7 +123,8 @@ class Fleet:
 
     async def _open(self) -> None:
         """Reach whoever keeps the jobs, before anything is started."""
-        self._engine: Engine = await self.app.bridge.reach(self.app.engine())
+        app = self.app
+        self._engine: Engine = await reached(lambda: app.bridge.reach(app.engine()), "store")
         await self.app.bridge.reach(doubts(self._engine))
 
     def _supervisor(self) -> Supervisor:

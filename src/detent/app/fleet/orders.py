@@ -22,6 +22,8 @@ WORKERS_MAX: Final = 256
 REMOTE_SLOTS_MAX: Final = 1_000
 """So many jobs one heartbeat can name."""
 GRACE_S: Final = 30.0
+LOST: Final = 75
+"""The exit code of a worker that must make room for another one under another name."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 

@@ -52,6 +52,8 @@ def _known(sight: Sight) -> Check:
     more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
     why = "these jobs wait until somebody comes who takes them"
     mend = "import the module that declares it where workers start, or name its queue: --queue"
+    if sight.locked:
+        mend += "; of types with secrets, give workers the key in DETENT_SECRET_KEYS"
     return warning("types", f"nobody takes {', '.join(named)}{more}", why, mend)
 
 

@@ -15,10 +15,8 @@ from detent.stores.checks import Check, fine, harm, notice, refused, warning
 
 _SOON_US: Final = 14 * 86_400 * 1_000_000
 _NAMED: Final = 5
-_WHY: Final = "a worker without its key discards such a job as secret_unreadable, for good"
-_MEND: Final = (
-    "stop workers; put the key file back, or the old key behind the new one in DETENT_SECRET_KEYS"
-)
+_WHY: Final = "whoever has not the key leaves such a job to others: it waits until one has it"
+_MEND: Final = "put the key file back, or the old key behind the new one in DETENT_SECRET_KEYS"
 
 
 async def secrets(sight: Sight) -> list[Check]:
@@ -27,22 +25,23 @@ async def secrets(sight: Sight) -> list[Check]:
     for tenant in sight.tenants:
         for hook in await sight.engine.webhooks.list(tenant):
             locked.update(key_of(one.token) for one in hook.secrets)
+    return [_judged(sight.engine, locked, len(await sight.engine.declared.all()))]
+
+
+def _judged(engine: Engine, locked: Mapping[str, int], declared: int) -> Check:
     try:
-        missing = unopened(sight.engine, locked)
+        missing = _unopened(engine, locked)
     except SecretError as error:
-        return [refused("secrets", error, _WHY, _MEND)]
-    if missing:
-        return [lost(missing)]
-    declared = await sight.engine.declared.all()
-    return [_locking(sight.engine, len(declared), locked)]
+        return refused("secrets", error, _WHY, _MEND)
+    return _lost(missing) if missing else _locking(engine, declared, locked)
 
 
-def unopened(engine: Engine, locked: Mapping[str, int]) -> dict[str, int]:
+def _unopened(engine: Engine, locked: Mapping[str, int]) -> dict[str, int]:
     """How many things are locked with each key that is not here."""
     return {key: number for key, number in locked.items() if not engine.secrets.has_key(key)}
 
 
-def lost(missing: Mapping[str, int]) -> Check:
+def _lost(missing: Mapping[str, int]) -> Check:
     """What is locked with keys that are not here."""
     named = ", ".join(f"{counted(number, 'value')} with {key}" for key, number in missing.items())
     return harm("secrets", f"locked, and the key is not here: {named}", _WHY, _MEND)
@@ -54,19 +53,20 @@ def _locking(engine: Engine, declared: int, locked: Mapping[str, int]) -> Check:
         return fine("secrets", "no type declares any")
     if engine.secrets.can_lock:
         return fine("secrets", f"{counted(declared, 'type')} with secrets; {seen}")
-    why = "jobs with secret arguments are refused with no_secret_key"
+    why = "jobs with secret arguments are refused with no_secret_key, and left alone by workers"
     mend = "set DETENT_SECRET_KEY wherever jobs are enqueued or run, and where this is asked"
     return harm("secrets", f"{counted(declared, 'type')} with secrets, and no key", why, mend)
 
 
-async def unopened_at_start(engine: Engine) -> dict[str, int]:
+async def at_start(engine: Engine) -> list[Check]:
     """The same for whoever starts, if any type declares secrets."""
-    if not await engine.declared.all():
-        return {}
+    declared = await engine.declared.all()
+    if not declared:
+        return []
     locked = Counter[str]()
     async for one in waiting(engine.store, await engine.store.counts()):
         locked.update(keys_of(one.body.payload))
-    return unopened(engine, locked)
+    return [_judged(engine, locked, len(declared))]
 
 
 async def access(sight: Sight) -> list[Check]:

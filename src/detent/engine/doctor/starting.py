@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-from detent.engine.doctor.keys import lost, unopened_at_start
+from detent.engine.doctor.keys import at_start
 from detent.engine.engine import Engine
 from detent.errors import DetentError
-from detent.stores.checks import Candid, Check
+from detent.stores.checks import Candid, Check, Grade
 
 _log = logging.getLogger(__name__)
 _PATIENCE_S = 5.0
@@ -38,5 +38,6 @@ async def _found(engine: Engine) -> AsyncIterator[Check]:
     if isinstance(engine.store, Candid):
         for one in await engine.store.doubts():
             yield one
-    if missing := await unopened_at_start(engine):
-        yield lost(missing)
+    for one in await at_start(engine):
+        if one.grade is not Grade.OK:
+            yield one

@@ -23,7 +23,7 @@ from detent.engine.identity import Identity
 from detent.engine.progress import Before, Result
 from detent.engine.reports import Answered, Report, report_of
 from detent.engine.secrets import Opened, Owner, Secrets, values_at
-from detent.errors import NoStore
+from detent.errors import NoStore, SecretUnreadable
 from detent.host import host_name
 from detent.lifecycle import job as j
 from detent.lifecycle.job import Job
@@ -91,8 +91,18 @@ class RemoteSecrets:
         self._places = places
 
     def opened(self, payload: str, owner: Owner) -> Opened:
-        """The same, with what must be masked; what the server could not open does not open here."""
-        Secrets().opened(payload, owner)
+        """The same, with what must be masked; what the server could not open does not open here.
+
+        It has put off what it has no key for, so that is broken.
+        """
+        try:
+            Secrets().opened(payload, owner)
+        except SecretUnreadable as error:
+            raise SecretUnreadable(
+                "The server could not open a secret of it: it was changed, or is of another job",
+                path=error.fields.get("path", ""),
+                why="damaged",
+            ) from None
         places = self._places[owner.type](payload) if owner.type in self._places else ()
         return Opened(payload, values_at(payload, places))
 
@@ -314,10 +324,13 @@ class RemoteOffice:
             self._held.pop(key, None)
 
 
-async def tell_gone(client: Client, instance: str, tenants: Sequence[str]) -> None:
+async def tell_gone(
+    client: Client, instance: str, tenants: Sequence[str], *, has_lapsed: bool = False
+) -> None:
     """A worker has ended: nobody waits for its leases to."""
+    body = {"worker_id": instance, "lapsed": has_lapsed}
     for tenant in tenants:
-        await client.post("/workers/gone", {"worker_id": instance}, dict[str, Any], tenant=tenant)
+        await client.post("/workers/gone", body, dict[str, Any], tenant=tenant)
 
 
 def _answer(said: Answered) -> j.Answer:

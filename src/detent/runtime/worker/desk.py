@@ -20,7 +20,7 @@ from detent.lifecycle import job as j
 from detent.runtime.executors.api import Rung, Stopped
 from detent.runtime.executors.means import Kind
 from detent.runtime.reporting import Filed, Report, Reporter
-from detent.runtime.running import Flight, Runner, Step
+from detent.runtime.running import Flight, Runner, Step, Why
 from detent.runtime.worker.beginning import Unbegun, may_return
 from detent.runtime.worker.company import Company
 from detent.runtime.worker.counting import STUCK_S, Counts
@@ -122,7 +122,11 @@ class Desk:
                 self.company.goes(flight)
                 self._ended.append(report)
                 if flight.fault is not None:
-                    self._mind(flight.fault)
+                    self._mind(flight, flight.fault)
+        if self._wishes.shut:
+            begun = [one.flight for one in reports if one.flight.run is not None]
+            if self._wishes.shut.opened(one.stored.body.type for one in begun):
+                self._wishes.wet()
         self.tell()
 
     def _vacate(self, flight: Flight, *, is_abandoned: bool) -> None:
@@ -130,12 +134,21 @@ class Desk:
         if is_abandoned:
             self.abandoned.append(flight.key[1])
 
-    def _mind(self, fault: DetentError) -> None:
+    def _mind(self, flight: Flight, fault: DetentError) -> None:
         """A job could not even begin. There is a pause, and no end of trying but a restart."""
+        if flight.why is Why.NO_KEY:
+            self._shut(flight.stored.body.type, fault)
+            return
         _log.warning("jobs are given back, because none can begin: %s", fault)
         if not self._is_pausing:
             self._is_pausing = True
             asyncio.get_running_loop().call_later(POLL_S, self._unpause)
+
+    def _shut(self, type_: str, fault: DetentError) -> None:
+        """One could not be opened for lack of a key: its kind is left to others for a while."""
+        if (pause := self._wishes.shut.met(type_)) is not None:
+            _log.warning("jobs of %s are left to others for %g s: %s", type_, pause, fault)
+            asyncio.get_running_loop().call_later(pause, self._wet)
 
     def _unpause(self) -> None:
         self._is_pausing = False

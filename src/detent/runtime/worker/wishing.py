@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from detent.engine.identity import Identity
+from detent.engine.keyless import Shut
 from detent.lifecycle.event import By
 from detent.runtime.executors.means import Kind
 from detent.runtime.worker.settings import Settings
@@ -55,15 +56,19 @@ class Wishes:
         self._dry: set[tuple[str, tuple[str, ...]]] = set()
         self._most = max(WANT_MAX, min(settings.slots // 2, MANY_MAX))
         self._poor: set[tuple[str, tuple[str, ...]]] = set()
+        self.shut = Shut()
+        """Types that are left to others, for lack of a key."""
 
     def next(self, free: int, sync_free: int) -> Wish | None:
         """The next claim, or nothing when no lane could have a job that could start."""
         for tenant in list(self._turns):
             self._turns.rotate(-1)
-            for types, size in self._lanes(min(free, self._most), sync_free):
-                if size > 0 and not self._is_dry(tenant, types):
+            for lane, size in self._lanes(min(free, self._most), sync_free):
+                types = self.shut.left(lane)
+                if types and size > 0 and not self._is_dry(tenant, types):
                     most = min(size, FEW) if (tenant, types) in self._poor else size
-                    return self._wish(tenant, types, most)
+                    want = self._want(tenant, types, most)
+                    return Wish((tenant, types), want, lane is not self._light)
         return None
 
     def brought(self, wish: Wish, number: int) -> None:
@@ -96,9 +101,9 @@ class Wishes:
     def _is_dry(self, tenant: str, types: tuple[str, ...]) -> bool:
         return (tenant, types) in self._dry or (tenant, self._all) in self._dry
 
-    def _wish(self, tenant: str, types: tuple[str, ...], size: int) -> Wish:
+    def _want(self, tenant: str, types: tuple[str, ...], size: int) -> Want:
         name, settings = self._identity.id(), self._settings
-        want = Want(
+        return Want(
             command_id=name,
             by=self._by,
             holder=self._by.id,
@@ -108,4 +113,3 @@ class Wishes:
             types=types,
             fair=settings.fair,
         )
-        return Wish((tenant, types), want, types is not self._light)

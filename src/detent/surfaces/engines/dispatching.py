@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from detent.engine.commands import Beside, Change
+from detent.engine.keyless import Shut, is_keyless
 from detent.engine.secrets import Owner
 from detent.errors import SecretError
 from detent.lifecycle import job as j
@@ -41,6 +42,7 @@ class Dispatching:
     def __init__(self, desk: Desk, links: Links) -> None:
         self._desk = desk
         self._links = links
+        self._shut = Shut()
 
     async def run(self) -> None:
         """Round after round, until the server is to stop."""
@@ -55,7 +57,7 @@ class Dispatching:
         """Give what there is; how long to wait then, and what was seen by who found nothing."""
         tastes: defaultdict[object, list[Link]] = defaultdict(list)
         for link in self._links:
-            if link.room:
+            if link.room and self._shut.left(link.taste[2]):
                 tastes[link.taste].append(link)
         wait_s, seen = _WAIT_S, list[int]()
         for links in tastes.values():
@@ -94,7 +96,7 @@ class Dispatching:
             leases=tuple(new() for _ in range(most)),
             queues=queues,
             tenant=tenant,
-            types=types,
+            types=self._shut.left(types),
             push=True,
         )
         claimed = await self._desk.engine.claim(want)
@@ -113,8 +115,12 @@ class Dispatching:
             owner = Owner(job.tenant, job.id, body.type)
             payload = self._desk.engine.secrets.opened(body.payload, owner).payload
         except SecretError as error:
-            await self._spoil(link, stored, error.message)
+            if is_keyless(error):
+                await self._leave(link, stored, error)
+            else:
+                await self._spoil(link, stored, error.message)
             return
+        self._shut.opened((body.type,))
         told = {
             "jobId": job.id,
             "jobType": body.type,
@@ -125,6 +131,14 @@ class Dispatching:
         }
         self._desk.gauges.waited((job.claimed_at or 0) - (job.enqueued_at or 0))
         await self._desk.sockets.tell(ENGINE, link.caller.sid, "job", told)
+
+    async def _leave(self, link: Link, stored: Stored, error: SecretError) -> None:
+        """The key is not here: another server may have it, so its kind is left to that one."""
+        if (pause := self._shut.met(stored.body.type)) is not None:
+            told = "jobs of %s are left to other servers for %g s: %s"
+            _log.warning(told, stored.body.type, pause, error)
+        self._links.drop(link, stored.job.id)
+        await self._desk.engine.engines.hand_back([stored], error.message)
 
     async def _spoil(self, link: Link, stored: Stored, why: str) -> None:
         """What cannot be sent fails, rather than to wait for ever."""

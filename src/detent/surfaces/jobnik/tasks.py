@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from detent.engine.access import Scope
 from detent.engine.asks import Ask
 from detent.engine.commands import Beside, Change
+from detent.engine.keyless import opened_here
 from detent.engine.piecemeal import piecemeal
 from detent.engine.secrets import Owner
 from detent.lifecycle import job as j
@@ -158,9 +159,10 @@ class Tasks:
             raise invalid(f"request/params/stageType {most}")
         self._desk.need_type(call, type_)
         claimed = await self._desk.engine.claim(self._want(call, type_))
-        if not claimed.jobs:
+        here = await opened_here(self._desk.engine, claimed.jobs)
+        if not here:
             raise missing("TASK")
-        [stored] = claimed.jobs
+        [stored] = here
         job, body = stored.job, stored.body
         opened = self._desk.engine.secrets.opened(
             body.payload, Owner(job.tenant, job.id, body.type)

@@ -49,6 +49,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 class _Gone(msgspec.Struct, frozen=True):
     worker_id: str | None = None
+    lapsed: bool = False
 
 
 class Remote:
@@ -97,9 +98,14 @@ class Remote:
         return self._desk.reply(body)
 
     async def gone(self, call: Call) -> Reply:
-        """A worker has ended, says whoever watched over it: what it still holds is lost at once."""
-        name = need_text("worker_id", read_body(call, _Gone).worker_id)
-        lost = await self._workers.bury((self._desk.tenant(call), name))
+        """A worker has ended, says whoever watched over it: what it still holds is lost at once.
+
+        One that has lapsed was stopped because we were away, which costs its jobs nothing.
+        """
+        asked = read_body(call, _Gone)
+        name = need_text("worker_id", asked.worker_id)
+        key = (self._desk.tenant(call), name)
+        lost = await self._workers.bury(key, has_lapsed=asked.lapsed)
         return self._desk.reply({"worker_id": name, "jobs_lost": lost})
 
     # --- reports --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.envelope import kept_of
 
 KIND: Final = "ojs-stall"
-_BY = By(Actor.SYSTEM, "worker watch")
+BY = By(Actor.SYSTEM, "worker watch")
 
 
 class _Watch(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ def _loss(stored: Stored, code: str, why: str, now: int) -> Change:
     job = stored.job
     command = j.Lose(lease=job.lease, code=code)
     beside = Beside(failure=Failure(job.attempt, now, code, why))
-    return Change(key_of(job), command, _BY, beside=beside, lease=j.Lease(now))
+    return Change(key_of(job), command, BY, beside=beside, lease=j.Lease(now))
 
 
 def _written(watch: _Watch) -> tuple[str, int]:

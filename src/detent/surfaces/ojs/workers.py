@@ -12,7 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from detent.engine.losing import may_be_spared
 from detent.engine.paging import all_records
+from detent.engine.returning import returned
 from detent.lifecycle.profile import PROFILES, ProfileName
 from detent.stores.api import Key, Record, Stored
 from detent.surfaces.http.exchange import Call, Reply
@@ -20,7 +22,7 @@ from detent.surfaces.ojs.desk import Desk, read_body
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
-from detent.surfaces.ojs.silence import Stalls, lose
+from detent.surfaces.ojs.silence import BY, Stalls, lose
 from detent.surfaces.ojs.wire import span_ms, told
 
 KIND: Final = "ojs-worker"
@@ -169,10 +171,16 @@ class Workers:
         await self._desk.change(KIND, key, directed)
         self._known.pop(key, None)
 
-    async def bury(self, key: Key) -> int:
+    async def bury(self, key: Key, *, has_lapsed: bool = False) -> int:
         """It has ended: forget it, and let others have what it held; how many jobs that were."""
         await self.remove(key)
-        return await self._lose_jobs(key)
+        held = await self._held(key)
+        back = [one for one in held if has_lapsed and may_be_spared(one.job)]
+        if back:
+            why = f"worker {key[1]} was stopped, because it could not reach its server"
+            await self._desk.engine.carry_out([returned(one, BY, why) for one in back])
+        await self._lose([one for one in held if one not in back])
+        return len(held)
 
     async def remove(self, key: Key) -> None:
         """Forget a worker."""
@@ -244,17 +252,15 @@ class Workers:
             elif await engine.put(
                 Record(KIND, record.id, record.version + 1, None, None, record.tenant)
             ):
-                await self._lose_jobs((record.tenant, worker.id))
+                await self._lose(await self._held((record.tenant, worker.id)))
 
-    async def _lose_jobs(self, key: Key) -> int:
+    async def _held(self, key: Key) -> list[Stored]:
         tenant, name = key
-        held = [
-            one
-            for one in await self._desk.engine.store.held_by(name, _JOBS_MAX)
-            if one.job.wire and one.job.tenant == tenant
-        ]
+        held = await self._desk.engine.store.held_by(name, _JOBS_MAX)
+        return [one for one in held if one.job.wire and one.job.tenant == tenant]
+
+    async def _lose(self, held: Sequence[Stored]) -> None:
         await lose(self._desk, held, "worker_death", "Its worker has given no sign of life.")
-        return len(held)
 
 
 def replace_wake(record: Record, wake_at: int) -> Record:

@@ -11,6 +11,7 @@ from msgspec import Raw, UnsetType
 from msgspec.structs import replace
 
 from detent.engine.commands import Beside, Change
+from detent.engine.keyless import opened_here
 from detent.engine.limits import need_result
 from detent.engine.secrets import Owner
 from detent.errors import SecretError
@@ -93,10 +94,12 @@ class Working:
             return self._desk.reply({"jobs": []})
         if asked.records:
             is_named = asked.claim_id is not None
-            return self._recorded(await self._desk.engine.claim(want, is_repeatable=is_named))
+            claimed = await self._desk.engine.claim(want, is_repeatable=is_named)
+            return await self._recorded(claimed)
         wait_s = min((asked.wait_ms or 0) / 1_000, self._desk.settings.poll_s_max)
         claimed = await polled(self._desk, call, want, wait_s)
-        jobs = await self._all_handed_over(claimed.jobs, want)
+        here = await opened_here(self._desk.engine, claimed.jobs)
+        jobs = await self._all_handed_over(here, want)
         if jobs and not self._taken(call, claimed).jobs:
             jobs = []
         told: dict[str, Any] = {"jobs": jobs}
@@ -141,9 +144,10 @@ class Working:
         name = digest_of("\0".join(owner))
         return name, tuple(f"{name}.{number}" for number in range(count))
 
-    def _recorded(self, claimed: Claimed) -> Reply:
+    async def _recorded(self, claimed: Claimed) -> Reply:
         """Jobs as our own workers know them, with their secrets; and what to wait for if none."""
-        opened = [self._opened(one) for one in claimed.jobs]
+        here = await opened_here(self._desk.engine, claimed.jobs)
+        opened = [self._opened(one) for one in here]
         seen = self._desk.seen(claimed.seen)
         told = {"records": opened, "retry_at": claimed.retry_at, "seen": seen}
         return self._desk.reply({**told, "now": self._desk.now()})
@@ -151,7 +155,7 @@ class Working:
     def _opened(self, stored: Stored) -> Stored:
         job, body = stored.job, stored.body
         owner = Owner(job.tenant, job.id, body.type)
-        # What does not open here goes as it is: it opens nowhere, and the worker reports that.
+        # What is broken goes as it is: it opens nowhere, and the worker reports that.
         with suppress(SecretError):
             payload = self._desk.engine.secrets.opened(body.payload, owner).payload
             body = replace(body, payload=payload)

@@ -79,7 +79,8 @@ clean: ## remove everything that make has made
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp lives in the environment, so that removing the environment removes it too.
-# Packages come with hashes from the lock; the project itself is built by the locked backend.
+# Packages come with hashes from the lock; the project itself is built by the locked backend. The lock is
+# whole, so pip resolves nothing: what names an extra of a package would have it look for newer ones.
 $(READY): pyproject.toml uv.lock requirements-dev.lock | $(BUILD)/tmp
 	@set -e; python=; \
 	for candidate in $(CANDIDATES); do \
@@ -96,7 +97,7 @@ $(READY): pyproject.toml uv.lock requirements-dev.lock | $(BUILD)/tmp
 	  echo "Preparing $(VENV) with $$python and pip; the first time this takes a minute or two"; \
 	  $(BIN)/python -c 'import pip; $(PROBE)' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV); \
 	  pip="$(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install"; \
-	  $$pip --require-hashes -r requirements-dev.lock; \
+	  $$pip --no-deps --require-hashes -r requirements-dev.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
 	fi; \
 	touch $@

@@ -34,6 +34,14 @@ _GONE: Final = ("Z", "X")
 _PS_SECONDS: Final = 5
 
 
+def working_folder() -> str | None:
+    """Where this process is now; nothing if that folder has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text, to be told to others
+    except OSError:
+        return None
+
+
 def is_echo(number: int, before: int, since_s: float) -> bool:
     """Whether a signal is the wish of the one before it, told again by a parent of ours."""
     is_turned = (before, number) == (signal.SIGINT, signal.SIGTERM)

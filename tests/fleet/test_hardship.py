@@ -217,3 +217,14 @@ def test_a_job_that_cannot_even_begin_ends(yard: Yard) -> None:
     jobs = [yard.enqueue("idle"), yard.enqueue("idle")]
     eventually(lambda: {one.status().state for one in jobs} == {"discarded"}, "they are held")
     assert {one.status().error_message for one in jobs} == {"no tasks today"}
+
+
+@pytest.mark.slow
+def test_a_program_that_goes_elsewhere_is_found_again(yard: Yard) -> None:
+    """While it is imported, by supervisor and workers: what they start begins at home."""
+    with (yard.folder / "program.py").open("a") as file:
+        file.write('\nos.chdir("/")\n')
+    job = yard.enqueue("brief")
+    yard.start()
+    assert job.result(timeout=30) == "in time"
+    assert (yard.folder / ".detent" / "workers" / "journal.sqlite").exists()

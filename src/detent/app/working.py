@@ -197,14 +197,16 @@ def able(app: Detent, settings: Settings) -> Settings:
     return replace(settings, types=tuple(one for one in types if one not in named))
 
 
-def executors_of(settings: Settings, reference: str | None) -> dict[Kind, Executor]:
+def executors_of(
+    settings: Settings, reference: str | None, home: str | None = None
+) -> dict[Kind, Executor]:
     """What runs the handlers; those in processes need to know where the program is."""
     made: dict[Kind, Executor] = {
         Kind.ASYNC: AsyncExecutor(),
         Kind.THREAD: ThreadExecutor(settings.slots),
     }
     if reference is not None:
-        made[Kind.PROCESS] = ProcessExecutor(reference, Pool(most=settings.slots))
+        made[Kind.PROCESS] = ProcessExecutor(reference, Pool(most=settings.slots), home)
     return made
 
 

@@ -295,6 +295,17 @@ async def test_the_pool_may_limit_memory_too(reference: str, desk: Desk) -> None
         assert ended.names[0] == "MemoryError"
 
 
+async def test_whoever_goes_elsewhere_takes_no_program_along(
+    reference: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the worker: no process found the program any more, and all its jobs came back."""
+    path = Path(reference.partition(":")[0])
+    monkeypatch.chdir(path.parent)
+    async with opened(ProcessExecutor(reference.replace(str(path), path.name))) as own:
+        monkeypatch.chdir("/")
+        assert value(await own.run(await desk.run_of("add", 1, 2))) == 3
+
+
 async def test_a_memory_hog_is_told_so(pool: ProcessExecutor, desk: Desk) -> None:
     ended = await pool.run(await desk.run_of("hogs", 1_000_000_000))
     assert isinstance(ended, Told)

@@ -29,6 +29,7 @@ from detent.app.fleet.proof import Proof
 from detent.app.loading import load
 from detent.app.working import able, executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
+from detent.host import working_folder
 from detent.runtime.executors.capture import Capture
 from detent.runtime.garbage import settle, sweep_rarely
 from detent.runtime.loops import new_loop
@@ -63,7 +64,11 @@ _GRACE_S: Final = 10.0
 class Child:
     """One worker, and the conversation of its process with the supervisor."""
 
-    def __init__(self, app: Detent, told: Told, inside: Inside, instance: str) -> None:
+    def __init__(
+        self, app: Detent, told: Told, inside: Inside, instance: str, home: str | None
+    ) -> None:
+        self._home = home
+        """Where its processes begin too: its program, or a job, may have gone elsewhere since."""
         self._app = app
         self._told = told
         # Read anew, the program may name other queues than its supervisor has read.
@@ -106,7 +111,7 @@ class Child:
         settings = self._settings
         types = self._app.handlers if settings.types is None else settings.types
         self._inside.tell({"kind": "serves", "queues": settings.served, "types": list(types)})
-        executors = executors_of(self._settings, self._told.reference)
+        executors = executors_of(self._settings, self._told.reference, self._home)
         try:
             with Capture():
                 await self._work(await self._made(executors))
@@ -324,7 +329,7 @@ def main() -> int:
         return 2
     is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
     log_to_stderr(as_json=is_json, component="worker", plain=plain)
-    told = msgspec.json.decode(text, type=Told)
+    told, home = msgspec.json.decode(text, type=Told), working_folder()
     sweep_rarely(told.settings.slots)
     try:
         app = load(told.reference)
@@ -341,7 +346,7 @@ def main() -> int:
 
     async def serve() -> None:
         nonlocal child
-        child = Child(app, told, inside, instance)
+        child = Child(app, told, inside, instance, home)
         await child.run()
 
     try:

@@ -113,6 +113,7 @@ class Members:
         program = Program(
             command=(sys.executable, "-m", "detent.app.fleet.child"),
             environment={**environment, TOLD: told},
+            cwd=self._orders.home,
             min_uptime_s=None,
         )
         files = Files(logs, slot)

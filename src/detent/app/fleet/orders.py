@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from detent.errors import BadOption
+from detent.host import working_folder
 from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
@@ -78,6 +79,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     breaker: Breaker = Breaker()
     upkeep: bool = True
     web: Web | None = None
+    home: str | None = msgspec.field(default_factory=working_folder)
+    """Where all of it begins: what is imported may go elsewhere, and the program is named here."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.workers <= WORKERS_MAX:
@@ -102,4 +105,5 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """Where fleets of this folder keep their journals and logs."""
-        return self.state_dir or Path(os.environ.get(STATE_DIR) or ".detent")
+        named = self.state_dir or Path(os.environ.get(STATE_DIR) or ".detent")
+        return Path(self.home or "", named)

@@ -32,7 +32,7 @@ class Reloading:
     def __init__(self, fleet: Fleet, *, is_on: bool) -> None:
         self._fleet = fleet
         self._is_on = is_on
-        self._folders = _folders(fleet.orders.told.reference)
+        self._folders = _folders(fleet.orders.told.reference, Path(fleet.orders.home or ""))
         self._known = self._seen() if is_on else {}
         self._task: asyncio.Task[None] | None = None
 
@@ -77,11 +77,11 @@ class Reloading:
         return seen
 
 
-def _folders(reference: str) -> list[Path]:
-    here, place = Path.cwd(), reference.partition(":")[0]
+def _folders(reference: str, here: Path) -> list[Path]:
+    place = reference.partition(":")[0]
     # A module was imported to know the store, so it is known where it is.
     file = place if place.endswith(".py") else getattr(sys.modules.get(place), "__file__", None)
-    there = here if file is None else Path(file).resolve().parent
+    there = here if file is None else (here / file).resolve().parent
     return [here] if there.is_relative_to(here) else [here, there]
 
 

@@ -54,6 +54,7 @@ def server_of(orders: Orders, url: str, logs: Path, revision: str) -> list[Spec]
         ),
         # Not on the command line, which everybody on this host can read.
         environment={STORE_NAMES[0]: url},
+        cwd=orders.home,
         suspendable=False,
     )
     files = Files(logs, "server")

@@ -51,10 +51,14 @@ _OUT_OF_MEMORY: Final = ("MemoryError", "bad_alloc", "annot allocate memory")
 
 
 class Pooled:
-    """A process in a group of its own, so that it can be killed with all that it has started."""
+    """A process in a group of its own, so that it can be killed with all that it has started.
 
-    def __init__(self) -> None:
+    It begins in `home`: by then a thread may have taken its worker elsewhere, where no program is.
+    """
+
+    def __init__(self, home: str | None = None) -> None:
         self.jobs = 0
+        self._home = home
         self.rss_bytes = 0
         self.born = time.monotonic()
         self._run: Run | None = None
@@ -167,6 +171,7 @@ class Pooled:
             stdout=self._pipes[0].write,
             stderr=self._pipes[1].write,
             pass_fds=(channel, dump, lifeline),
+            cwd=self._home,
             process_group=0,
         )
 

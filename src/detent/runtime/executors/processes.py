@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from detent.errors import DetentError
+from detent.host import working_folder
 from detent.runtime.ending import Told
 from detent.runtime.executors.api import Died, Ended, Run, Rung, Stopped, settle
 from detent.runtime.executors.means import Kind
@@ -48,15 +49,17 @@ class _Place:
 class ProcessExecutor:
     """A pool of processes that have imported the program that `reference` names.
 
-    They are started when they are needed, and kept. `run` raises a coded error when there is no
-    process to be had: the job has not begun then, and no fault of it is known. `broken` is the
+    They are started when they are needed, and kept. Each begins in the folder `home`, or in the one
+    that this process is in now, wherever that is by then. `run` raises a coded error when there is
+    no process to be had: the job has not begun then, and no fault of it is known. `broken` is the
     error, once it is clear that trying again is of no use.
     """
 
     kind = Kind.PROCESS
 
-    def __init__(self, reference: str, pool: Pool | None = None) -> None:
+    def __init__(self, reference: str, pool: Pool | None = None, home: str | None = None) -> None:
         self._reference = reference
+        self._home = home or working_folder()
         self._pool = pool or Pool()
         self._free = asyncio.Semaphore(self._pool.most)
         self._idle: list[Pooled] = []
@@ -153,7 +156,7 @@ class ProcessExecutor:
     async def _started(self) -> Pooled:
         if self._failed is not None and (self.broken or time.monotonic() < self._again_at):
             raise self._failed
-        process = Pooled()
+        process = Pooled(self._home)
         try:
             await process.start(self._reference)
         except BaseException as error:

@@ -189,6 +189,17 @@ def test_workers_whose_history_nobody_told_are_listed(store: str) -> None:
     assert "worker-2 alive abc-2" in detent("workers", "tree", "--store", store).said
 
 
+def test_workers_are_drawn(store: str) -> None:
+    mermaid = detent("workers", "tree", "--format", "mermaid", "--store", store)
+    assert (mermaid.code, mermaid.said.splitlines()[0]) == (0, "graph TD")
+    assert "worker-2" in mermaid.said
+    svg = detent("workers", "tree", "--format", "svg", "--store", store).said
+    assert svg.startswith("<svg ")
+    assert "worker-2" in svg
+    both = detent("workers", "tree", "--format", "svg", "--json", "--store", store)
+    assert (both.code, both.said) == (2, "")
+
+
 @pytest.mark.parametrize(
     ("verb", "name", "code", "why"),
     [

@@ -14,9 +14,12 @@ from rich.tree import Tree
 
 from detent.cli.bundles import expanded
 from detent.cli.durations import span_option, span_us
+from detent.cli.output import counted, say
 from detent.cli.places import Author, Place, asked, errors_end_the_command
 from detent.cli.showing import answer, at, cell, state_cell, table
 from detent.cli.workerlogs import logs, stacks
+from detent.cli.workerpictures import Drawn, drawn_life, drawn_tree
+from detent.cli.workerrows import data_of, host_of, row_of, slot_of, state_of
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
 from detent.engine.workers import Listed
@@ -52,29 +55,38 @@ def list_(place: Place, gone: Gone = False, every: All = False) -> None:
     head = ("instance", "slot", "host", "pid", "state", "since", "last beat", "queues")
     answer(
         place,
-        {"workers": [_data(one, host) for one, host in found]},
-        table(head, [_row(one, host) for one, host in found], "There are no workers."),
+        {"workers": [data_of(one, host) for one, host in found]},
+        table(head, [row_of(one, host) for one, host in found], "There are no workers."),
     )
 
 
 @expanded
-def tree(place: Place, every: All = False) -> None:
+def tree(place: Place, every: All = False, picture: Drawn = None) -> None:
     """Draw the workers below the supervisors that keep them."""
     found = _found(place, every=every)
-    by_keeper: defaultdict[tuple[str, str], list[Listed]] = defaultdict(list)
+    kept = _by_keeper(found)
+    if picture is not None:
+        _draw(place, drawn_tree(kept, picture))
+        return
+    drawn = Tree(counted(len(found), "worker"))
+    for named, some in kept.items():
+        branch = drawn.add(cell(named))
+        for slot, one in some:
+            branch.add(cell(f"{slot} ").append(state_of(one)).append(f" {one.id}"))
+    answer(place, {"workers": [data_of(one, host) for one, host in found]}, drawn)
+
+
+def _by_keeper(found: Sequence[tuple[Listed, str]]) -> dict[str, list[tuple[str, Listed]]]:
+    """The workers of each supervisor, all of them by what they are called."""
+    kept: defaultdict[str, list[tuple[str, Listed]]] = defaultdict(list)
     for one, host in found:
-        by_keeper[host, one.supervisor].append(one)
-    drawn = Tree(f"{len(found)} workers")
-    for (host, keeper), some in sorted(by_keeper.items()):
-        named = f"supervisor {keeper[:_ID_SHOWN]}" if keeper else "no supervisor"
-        branch = drawn.add(cell(f"{host or 'unknown host'}: {named}"))
-        for one in sorted(some, key=_slot):
-            branch.add(cell(f"{_slot(one)} ").append(_state(one)).append(f" {one.id}"))
-    answer(place, {"workers": [_data(one, host) for one, host in found]}, drawn)
+        keeper = f"supervisor {one.supervisor[:_ID_SHOWN]}" if one.supervisor else "no supervisor"
+        kept[f"{host or 'unknown host'}: {keeper}"].append((slot_of(one), one))
+    return {name: sorted(kept[name], key=lambda pair: pair[0]) for name in sorted(kept)}
 
 
 @expanded
-def history(place: Place, which: Which) -> None:
+def history(place: Place, which: Which, picture: Drawn = None) -> None:
     """Tell the life of one instance, move by move."""
 
     async def work(engine: Engine) -> Sequence[Event]:
@@ -83,6 +95,9 @@ def history(place: Place, which: Which) -> None:
         return await engine.workers.history(one.id)
 
     events = asked(place, work)
+    if picture is not None:
+        _draw(place, drawn_life(events, picture))
+        return
     head = ("at", "event", "to", "by", "cause", "reason")
     rows = [
         (
@@ -93,6 +108,13 @@ def history(place: Place, which: Which) -> None:
         for one in events
     ]
     answer(place, {"events": events}, table(head, rows, "Nothing is known of it."))
+
+
+def _draw(place: Place, text: str) -> None:
+    """Programs read it, and its format is defined in UTF-8 whatever the terminal speaks."""
+    if place.as_json:
+        raise typer.BadParameter("--json contradicts --format.")
+    say(text, encoding="utf-8")
 
 
 def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
@@ -129,7 +151,7 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
 
 def _wished(one: Listed, verb: Verb, which: str | None) -> Directive:
     """Who names an instance means that one, not whoever has its slot by now; or fills the slot."""
-    slot = _slot(one)
+    slot = slot_of(one)
     is_named = which is not None and which != slot and verb is not Verb.START
     name = one.id if is_named else ""
     return Directive(id="", supervisor=one.supervisor, verb=verb, slot=slot, instance=name)
@@ -142,7 +164,7 @@ async def _told(
     told = {"worker": one.id, "slot": wish.slot, "verb": wish.verb}
     if said is None:
         told["error"] = (
-            f"its supervisor on {_host(one) or 'an unknown host'} has not answered"
+            f"its supervisor on {host_of(one) or 'an unknown host'} has not answered"
             f" within {within_s:g} s. What it did not hear was taken back"
         )
     elif said.error is not None:
@@ -197,9 +219,9 @@ def _found(place: Place, *, gone: bool = False, every: bool) -> list[tuple[Liste
         return await engine.workers.listed(gone=gone)
 
     found = asked(place, work)
-    hosts = {one.supervisor: host for one in found if one.supervisor and (host := _host(one))}
+    hosts = {one.supervisor: host for one in found if one.supervisor and (host := host_of(one))}
     shown = [one for one in found if every or one.is_process]
-    return [(one, _host(one) or hosts.get(one.supervisor, "")) for one in shown]
+    return [(one, host_of(one) or hosts.get(one.supervisor, "")) for one in shown]
 
 
 async def _meant(engine: Engine, which: str | None) -> list[Listed]:
@@ -230,12 +252,12 @@ async def _empty(engine: Engine, which: str | None) -> list[Listed]:
 
 def _called(found: Sequence[Listed], which: str) -> list[Listed]:
     """Those in slots of that name, or the one whose id begins so: never several by chance."""
-    called = [one for one in found if which and _slot(one) == which]
+    called = [one for one in found if which and slot_of(one) == which]
     begun = [one for one in found if which and one.id.startswith(which)]
     if not called and not begun:
         raise UnknownWorker(f"No worker is called {which!r}: see detent workers list", name=which)
     if not called and len(begun) > 1:
-        named = ", ".join(f"{one.id} ({_slot(one)})" for one in begun[:_SHOWN])
+        named = ", ".join(f"{one.id} ({slot_of(one)})" for one in begun[:_SHOWN])
         more = " and more" if len(begun) > _SHOWN else ""
         why = f"The ids of several workers begin with {which}: {named}{more}. Give more of it"
         raise AmbiguousId(why, ids=tuple(one.id for one in begun))
@@ -248,54 +270,4 @@ def _is_kept(one: Listed) -> bool:
 
 
 def _once_per_slot(meant: Sequence[Listed]) -> list[Listed]:
-    return list({(one.supervisor, _slot(one)): one for one in meant}.values())
-
-
-def _who(one: Listed) -> Any:
-    return None if one.row is None else one.row.who
-
-
-def _slot(one: Listed) -> str:
-    if one.instance is not None:
-        return one.instance.slot
-    who = _who(one)
-    return "" if who is None else "embedded" if who.embedded else str(who.slot)
-
-
-def _host(one: Listed) -> str:
-    who = _who(one)
-    return "" if who is None or who.process is None else str(who.process.host)
-
-
-def _state(one: Listed) -> Text:
-    """A state of the lifecycle, or a word of our own for one whose history nobody has told."""
-    state = one.state.lower()
-    is_known = state in {known.name for known in WORKER.states}
-    return state_cell(state, WORKER) if is_known else cell(state)
-
-
-def _row(one: Listed, host: str) -> tuple[Text, ...]:
-    who = _who(one)
-    pid = one.instance.pid if one.instance else None
-    if pid is None and who is not None and who.process is not None:
-        pid = who.process.pid
-    beat = at(one.row.beat_at) if one.row else ""
-    queues = ", ".join(who.queues or ()) if who else ""
-    return (
-        *map(cell, (one.id, _slot(one), host, pid)),
-        _state(one),
-        *map(cell, (at(one.since), beat, queues)),
-    )
-
-
-def _data(one: Listed, host: str) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "slot": _slot(one),
-        "supervisor": one.supervisor,
-        "host": host,
-        "state": one.state,
-        "since": at(one.since),
-        "instance": one.instance,
-        "row": one.row,
-    }
+    return list({(one.supervisor, slot_of(one)): one for one in meant}.values())

@@ -60,6 +60,8 @@ def test_without_a_key_jobs_with_secrets_are_left_alone(keyed: Yard) -> None:
     keyed.environment = {KEY: OURS}
     keyed.start("--name", "with")
     assert [job.result(timeout=60) for job in jobs] == [8] * 20
+    eventually(lambda: "paying with [secret]" in said(keyed, "with"))
+    assert "tok-1234" not in said(keyed, "with")
 
 
 def test_with_another_key_they_go_back_and_nothing_is_charged(keyed: Yard) -> None:

@@ -30,7 +30,7 @@ from detent.app.loading import load
 from detent.app.working import able, executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
 from detent.host import working_folder
-from detent.runtime.executors.capture import Capture
+from detent.runtime.executors.capture import Capture, Masking
 from detent.runtime.garbage import settle, sweep_rarely
 from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
@@ -329,6 +329,9 @@ def main() -> int:
         return 2
     is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
     log_to_stderr(as_json=is_json, component="worker", plain=plain)
+    for handler in logging.root.handlers:
+        # Ours alone, by now. What handlers log comes here too, for whoever collects lines.
+        handler.setFormatter(Masking(handler.formatter or logging.Formatter(plain)))
     told, home = msgspec.json.decode(text, type=Told), working_folder()
     sweep_rarely(told.settings.slots)
     try:

@@ -83,6 +83,9 @@ class _Speech:
             lines = self._streams.setdefault(stream, Splitter()).feed(text)
         say(self._ctx, stream, lines)
 
+    def mask(self, text: str) -> str:
+        return self._ctx.heard.mask(text)
+
     def log(self, record: logging.LogRecord, text: str) -> None:
         self._ctx.log(text, record.levelname.lower())
 
@@ -172,6 +175,19 @@ class _Handler(logging.Handler):
         last = logging.lastResort
         if last is not None and logging.root.handlers == [self] and record.levelno >= last.level:
             last.handle(record)
+
+
+class Masking(logging.Formatter):
+    """What another formatter makes of a record, without the secrets of the run that says it."""
+
+    def __init__(self, inner: logging.Formatter) -> None:
+        super().__init__()
+        self._inner = inner
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Called by logging."""
+        speech, text = _SPEECH.get(), self._inner.format(record)
+        return text if speech is None else speech.mask(text)
 
 
 class Streams:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from detent.app.fleet.fleet import Fleet
 
 _EVERY_S: Final = 0.5
+_WIDE: Final = 80
+"""So many columns of a terminal all of it takes."""
+_COLUMNS: Final = ("slot", "state", "since", "pid", "restarts", "running", "done", "failed")
+_FEW: Final = ("slot", "state", "pid", "running")
 _STYLES: Final = {
     "Running": "green",
     "Suspended": "yellow",
@@ -70,8 +74,9 @@ class FleetView:
         fleet = self._fleet
         web = fleet.orders.web
         title = f"{fleet.orders.told.reference}{'' if web is None else f' at {web.url}'}"
-        slots = slots_table(title, fleet.snapshot(), fleet.members.statuses())
-        return Group(slots, jobs_table(self._counts))
+        width = self._live.console.width
+        slots = slots_table(title, fleet.snapshot(), fleet.members.statuses(), width)
+        return Group(slots, jobs_table(self._counts, width))
 
 
 async def _counts(store: Any) -> dict[str, int]:
@@ -81,29 +86,43 @@ async def _counts(store: Any) -> dict[str, int]:
     return totals
 
 
-def slots_table(title: str, tree: Snapshot, statuses: dict[str, dict[str, Any]]) -> Table:
-    """Every slot with what its worker does."""
+def slots_table(
+    title: str, tree: Snapshot, statuses: dict[str, dict[str, Any]], width: int = _WIDE
+) -> Table:
+    """Every slot with what its worker does; in a narrow terminal what matters most of that."""
+    is_wide = width >= _WIDE
     table = Table(title=title, title_justify="left")
-    for column in ("slot", "state", "since", "pid", "restarts", "running", "done", "failed"):
+    if not is_wide:
+        table.box, table.padding = box.SIMPLE, 0
+    columns = _COLUMNS if is_wide else _FEW
+    for column in columns:
         table.add_column(column, justify="left" if column in ("slot", "state") else "right")
     for slot in tree.children:
-        status = statuses.get(slot.instance or "", {})
-        figures = [str(status.get(name, "")) for name in ("running", "done", "failed")]
-        table.add_row(
-            slot.path,
-            Text(_state(slot), style=_STYLES.get(slot.status, "dim")),
-            _since(slot),
-            str(slot.pid or ""),
-            slot.told(RESTARTS) or "0",
-            *figures,
-        )
+        told = _told(slot, statuses.get(slot.instance or "", {}))
+        table.add_row(*(told[column] for column in columns))
     return table
 
 
-def jobs_table(counts: dict[str, int]) -> Table:
+def _told(slot: Snapshot, status: dict[str, Any]) -> dict[str, str | Text]:
+    return {
+        "slot": slot.path,
+        "state": Text(_state(slot), style=_STYLES.get(slot.status, "dim")),
+        "since": _since(slot),
+        "pid": str(slot.pid or ""),
+        "restarts": slot.told(RESTARTS) or "0",
+        **{name: str(status.get(name, "")) for name in ("running", "done", "failed")},
+    }
+
+
+def jobs_table(counts: dict[str, int], width: int = _WIDE) -> Table:
     """How many jobs stand in each state."""
     # Without lines between them all eight fit into 80 columns.
     table = Table(title="jobs", title_justify="left", box=box.SIMPLE, padding=0)
+    if width < _WIDE:
+        table.show_header = False
+        for state in JobState:
+            table.add_row(state.value, f" {counts.get(state.value, 0)}")
+        return table
     for state in JobState:
         table.add_column(state.value, justify="right")
     table.add_row(*(str(counts.get(state.value, 0)) for state in JobState))

@@ -197,6 +197,7 @@ def test_metrics(client: Client) -> None:
             'detent_attempts_total{outcome="complete",type="counted.type"} 1.0',
             'detent_queue_latency_seconds_count{queue="counted"} 1.0',
             'detent_http_requests_total{method="POST",route="/ojs/v1/jobs",status="201"}',
+            'detent_workers{state="running"} ',
         )
         return all(one in text for one in wanted)
 

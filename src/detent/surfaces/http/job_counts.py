@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from detent.engine.engine import Engine
+from detent.engine.upkeep import WORKERS_MAX
 from detent.lifecycle.event import Event
 from detent.stores.api import Fed, Key, Stored
 
@@ -25,6 +26,7 @@ _EVENTS_MAX = 50_000
 _TOLD_OF_JOBS = frozenset({"claim", "dispatch", "complete", "fail", "time_out", "lose"})
 """The events for which the job itself must be known."""
 _REST = "other"
+_WORKING = "running"
 
 
 class _Names:
@@ -47,6 +49,9 @@ class Watching:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._states = Gauge(
             "detent_jobs", "Jobs by queue and state.", ("queue", "state"), registry=registry
+        )
+        self._workers = Gauge(
+            "detent_workers", "Workers that are alive, by state.", ("state",), registry=registry
         )
         self._moves = Counter(
             "detent_transitions",
@@ -87,6 +92,11 @@ class Watching:
         self._states.clear()
         for one in await engine.store.counts():
             self._states.labels(self._queues.of(one.queue), one.state).inc(one.count)
+        self._workers.clear()
+        # Nobody at all is a number as well: it is what whoever watches must hear of.
+        self._workers.labels(_WORKING).set(0)
+        for row in await engine.store.workers(WORKERS_MAX):
+            self._workers.labels(row.state or _WORKING).inc()
 
     async def _count_on(self, engine: Engine) -> None:
         """From where the last scrape ended: however much has happened since, nothing is missed."""

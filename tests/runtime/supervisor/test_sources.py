@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from detent.runtime.supervisor.router import Router
-from detent.runtime.supervisor.sources import checks, debounced, steer
+from detent.runtime.supervisor.sources import changes, checks, commands, debounced, steer, ticks
 from tests.runtime.supervisor.stage import Stage, VirtualClock
 
 
@@ -37,6 +38,36 @@ async def test_periodic_checks(every: bool, heard: list[str]) -> None:
     await clock.advance(122)
     listening.cancel()
     assert told == [f"health/db/{one}" for one in heard]
+
+
+async def test_ticks_and_files_that_change(tmp_path: Path) -> None:
+    """W-105."""
+    clock, told, path = VirtualClock(), list[str](), tmp_path / "settings"
+    router = Router()
+    router.listen(ticks("slow", 5, clock))
+    router.listen(changes("settings", path, clock=clock))
+
+    async def hear(topic: str) -> None:
+        told.append(topic)
+
+    router.handle("*", hear)
+    running = asyncio.ensure_future(router.run())
+    await clock.advance(2)
+    path.write_text("a")
+    await clock.advance(2)
+    path.unlink()
+    await clock.advance(2)
+    running.cancel()
+    assert told == ["file/settings/changed", "tick/slow", "file/settings/changed"]
+
+
+async def test_lines_are_commands() -> None:
+    """W-105, W-108."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(b"suspend\n\n  quit \n\xff")
+    reader.feed_eof()
+    told = [topic async for topic in commands(reader)]
+    assert told == ["command/suspend", "command/quit", "command/\ufffd"]
 
 
 async def test_what_comes_too_often_is_handled_once() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from detent.runtime.supervisor.clock import Clock, SystemClock
@@ -12,6 +14,7 @@ from detent.runtime.supervisor.supervisor import Supervisor
 
 _log = logging.getLogger("detent.supervisor")
 CHECK_S: Final = 30.0
+LOOK_S: Final = 1.0
 
 
 async def checks(
@@ -37,6 +40,41 @@ async def checks(
         if every or found is not known:
             known = found
             yield f"health/{name}/{'up' if found else 'down'}"
+
+
+async def ticks(name: str, interval_s: float, clock: Clock | None = None) -> AsyncIterator[str]:
+    """`tick/<name>` after every interval, for as long as somebody listens."""
+    clock = clock or SystemClock()
+    while True:
+        await clock.sleep(interval_s)
+        yield f"tick/{name}"
+
+
+async def changes(
+    name: str, path: Path, *, interval_s: float = LOOK_S, clock: Clock | None = None
+) -> AsyncIterator[str]:
+    """`file/<name>/changed` when it is written, put there, replaced or removed."""
+    clock, known = clock or SystemClock(), _looks(path)
+    while True:
+        await clock.sleep(interval_s)
+        if (found := _looks(path)) != known:
+            known = found
+            yield f"file/{name}/changed"
+
+
+async def commands(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    """`command/<line>` for every line with something in it, until there are no more."""
+    async for line in reader:
+        if word := line.decode("utf-8", "replace").strip():
+            yield f"command/{word}"
+
+
+def _looks(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def debounced(handler: Handler, quiet_s: float, clock: Clock | None = None) -> Handler:

@@ -263,9 +263,10 @@ def recorder(heard: list[str], name: str) -> Handler:
 
 
 async def test_exact_routes_first_then_patterns_in_order() -> None:
-    """W-106, behaviour 20."""
+    """W-106, behaviour 20; W-112 for how long each took."""
     heard: list[str] = []
-    router = Router()
+    numbers = Numbers()
+    router = Router(numbers)
     for topic in ("lifecycle/*", "lifecycle/sus*", "lifecycle/suspend"):
         router.handle(topic, recorder(heard, topic))
     assert await router.dispatch("lifecycle/suspend")
@@ -276,6 +277,7 @@ async def test_exact_routes_first_then_patterns_in_order() -> None:
     await router.dispatch("lifecycle/suspend")
     assert heard[-1] == "new:lifecycle/suspend"
     assert router.unmatched == 1
+    assert len(numbers.values["lifecycle_handler_duration_seconds"]) == len(heard)
 
 
 @pytest.mark.parametrize(("topic", "handler"), [("", nothing), ("x", None)])

@@ -49,6 +49,7 @@ async def test_a_child_that_fails_in_the_first_start_stops_the_others_in_reverse
     assert caught.value.fields["cause"] == "spawn_error"
     assert caught.value.fields["exit_code"] == -1
     assert caught.value.fields["error_code"] == "OSError"
+    assert stage.numbers.counts["lifecycle_processes_failed_total"] == 1
     assert [line for line in stage.log if "ask" in line] == ["b ask 10", "a ask 10"]
     assert supervisor.phase is _S.STOPPED
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from fnmatch import fnmatchcase
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -86,6 +87,7 @@ class Router:
         if handler is None:
             self.unmatched += 1
             return False
+        begun = monotonic()
         try:
             await self._handled(handler, topic)
         except asyncio.CancelledError:
@@ -96,6 +98,7 @@ class Router:
         except Exception:
             self._fail(topic)
         self._count("handlers_executed_total")
+        self._metrics.observe(f"{PREFIX}handler_duration_seconds", monotonic() - begun, {})
         return True
 
     async def run(self) -> None:

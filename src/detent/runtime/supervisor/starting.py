@@ -120,6 +120,7 @@ async def _spawned(host: Host, live: Live, patience: Patience) -> bool:
         await give_up_init(live)
         return False
     if spawning.cancelled() or spawning.exception() is not None:
+        live.tree.count("processes_failed_total")
         await live.finish(Exit(Ending.UNSPAWNED, code=_code(spawning)))
         return False
     if (born := spawning.result()) is not None:

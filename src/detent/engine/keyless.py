@@ -82,8 +82,17 @@ async def opened_here(engine: Engine, jobs: Sequence[Stored]) -> list[Stored]:
                 continue
         good.append(one)
     if back:
-        await engine.carry_out(back)
+        await _put_back(engine, jobs, back)
     return good
+
+
+async def _put_back(engine: Engine, jobs: Sequence[Stored], back: Sequence[Change]) -> None:
+    try:
+        await engine.carry_out(back)
+    except BaseException:
+        # Whoever waited for the others hears nothing of them either.
+        engine.returning.soon(jobs)
+        raise
 
 
 class Shut:

@@ -55,15 +55,21 @@ def put_off(stored: Stored, by: By, error: DetentError, now: int) -> Change:
             error=ErrorInfo(error.code, retryable=False),
             known=stored,
         )
-    back: j.Command = j.HandBack(lease=job.lease)
-    if job.handed_back >= _BACK_MAX:
-        back = j.Snooze(lease=job.lease, delay_us=_wait_us(job))
-    return Change(key_of(job), back, by, reason=error.message, known=stored)
+    return Change(key_of(job), _back(job), by, reason=error.message, known=stored)
 
 
-def _wait_us(job: j.Job) -> int:
-    """As often as it was claimed and neither failed, nor was lost or given back, it was put off."""
+def _back(job: j.Job) -> j.Command:
+    if job.handed_back < _BACK_MAX:
+        return j.HandBack(lease=job.lease)
+    if job.state is j.JobState.PENDING:
+        # Who was only offered it cannot snooze.
+        return j.HandBack(lease=job.lease, delay_us=_wait_us(job.handed_back - _BACK_MAX))
+    # As often as it was claimed and neither failed, nor was lost or given back, it was put off.
     before = job.attempt - 1 - job.failures - job.losses - job.handed_back
+    return j.Snooze(lease=job.lease, delay_us=_wait_us(before))
+
+
+def _wait_us(before: int) -> int:
     return min(_WAIT_US << min(max(before, 0), 10), _WAIT_US_MAX)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from detent.engine.commands import Beside, Change
-from detent.engine.keyless import Shut, is_keyless
+from detent.engine.keyless import Shut, is_keyless, put_off
 from detent.engine.secrets import Owner
 from detent.errors import SecretError
 from detent.lifecycle import job as j
@@ -138,7 +138,7 @@ class Dispatching:
             told = "jobs of %s are left to other servers for %g s: %s"
             _log.warning(told, stored.body.type, pause, error)
         self._links.drop(link, stored.job.id)
-        await self._desk.engine.engines.hand_back([stored], error.message)
+        await self._desk.engine.carry_out([put_off(stored, _BY, error, self._desk.now())])
 
     async def _spoil(self, link: Link, stored: Stored, why: str) -> None:
         """What cannot be sent fails, rather than to wait for ever."""

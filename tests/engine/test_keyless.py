@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,10 @@ def test_a_type_is_shut_for_longer_each_time_until_one_opens() -> None:
         pauses.append(pause)
         assert shut.met("pay") is None
         assert shut.left(("pay", "mail")) == ("mail",)
+        assert shut.opens_in_s() == pause
         clock.advance(pause)
         assert shut.left(("pay", "mail")) == ("pay", "mail")
+        assert shut.opens_in_s() == math.inf
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert not shut.opened(["mail"])
     assert shut.opened(["pay"])

@@ -9,6 +9,7 @@ that does not open with its own key is broken, here and elsewhere: that is a fai
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -133,6 +134,11 @@ class Shut:
         if not self._pauses:
             return types
         return tuple(one for one in types if not self._is_shut(one))
+
+    def opens_in_s(self) -> float:
+        """For how long nothing more opens; for ever, if nothing is shut."""
+        now = self._clock()
+        return min((until - now for until in self._until.values() if until > now), default=math.inf)
 
     def _is_shut(self, type_: str) -> bool:
         return self._until.get(type_, 0.0) > self._clock()

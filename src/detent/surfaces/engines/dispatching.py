@@ -59,7 +59,7 @@ class Dispatching:
         for link in self._links:
             if link.room and self._shut.left(link.taste[2]):
                 tastes[link.taste].append(link)
-        wait_s, seen = _WAIT_S, list[int]()
+        wait_s, seen = min(_WAIT_S, self._shut.opens_in_s()), list[int]()
         for links in tastes.values():
             last = await self._share(links)
             if last is None:

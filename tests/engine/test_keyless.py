@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from detent.engine.engine import Engine
-from detent.engine.keyless import Shut, is_keyless, opened_here
+from detent.engine.keyless import Shut, is_keyless, opened_here, put_off
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.secrets import Owner, Secrets
-from detent.errors import SecretError
+from detent.errors import SecretError, SecretUnreadable
 from detent.lifecycle.job import JobState
 from detent.stores.api import key_of
 from detent.testing.clock import VirtualClock
-from tests.contract.making import SECOND
+from tests.contract.making import SECOND, SYSTEM
 from tests.contract.world import World
 from tests.engine.working import claim, push
 
@@ -58,6 +59,24 @@ async def test_it_goes_back_at_once_a_few_times_and_is_then_put_off_for_longer_a
     assert "which is not among the keys of this process" in (back[2].reason or "")
     [opened] = await met(world, keyed(world, NEW, OLD))
     assert key_of(opened.job) == key, "whoever has the key runs it"
+
+
+async def test_what_is_only_offered_is_put_off_as_well(world: World) -> None:
+    """It cannot snooze, and stood at the head of its queue for ever: nothing behind it was sent."""
+    key, engine = await locked(world, profile="engine"), keyed(world, NEW)
+    error, waits = SecretUnreadable("It is locked", why="no_key"), []
+    for _ in range(6):
+        await world.alive("e1", until=world.now + 7_200 * SECOND)
+        [offered] = await world.claim(push=True, by=SYSTEM, holder="e1")
+        await engine.carry_out([put_off(offered, SYSTEM, error, world.now)])
+        [stored] = await world.store.get([key])
+        assert stored is not None
+        waits.append(((stored.job.run_at or 0) - world.now) // SECOND)
+        assert stored.job.state == ("retryable" if waits[-1] > 0 else "available")
+        assert (stored.job.failures, stored.job.losses) == (0, 0)
+        world.clock.move(max(waits[-1], 0) * SECOND)
+        await engine.upkeep.turn()
+    assert waits[3:] == [30, 60, 120]
 
 
 async def test_what_is_broken_is_handed_on_to_fail(world: World) -> None:
@@ -102,8 +121,10 @@ def test_a_type_is_shut_for_longer_each_time_until_one_opens() -> None:
         pauses.append(pause)
         assert shut.met("pay") is None
         assert shut.left(("pay", "mail")) == ("mail",)
+        assert shut.opens_in_s() == pause
         clock.advance(pause)
         assert shut.left(("pay", "mail")) == ("pay", "mail")
+        assert shut.opens_in_s() == math.inf
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert not shut.opened(["mail"])
     assert shut.opened(["pay"])

@@ -24,7 +24,7 @@ def heard(word: str) -> Callable[[Sequence[str]], None]:
 
 async def main(url: str) -> None:
     async with stores.open(url) as store:
-        beating = Beating(store, Hearing(heard("lapsed"), heard("lost"), heard("recovered")), PACE)
+        beating = Beating(store, Hearing(heard("lapsed"), heard("lost")), PACE)
         process = here()
         who = Who(supervisor="s1", process=process, keeper=process)
         beating.add(WorkerRow("w1", 0, who=who))

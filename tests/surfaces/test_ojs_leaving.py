@@ -115,6 +115,28 @@ async def test_whoever_is_called_off_leaves_nothing_claimed() -> None:
         assert 0 < told < 40
 
 
+async def test_whoever_is_called_off_while_a_key_is_missing_leaves_nothing_claimed() -> None:
+    """Those that opened were left to their leases, half an hour each, and then charged for it."""
+    async with Rig() as rig:
+        store, told = rig.service.engine.store, 0
+        keyed = Engine(store, secrets=Secrets(Keyring([new_key()])))
+        pay = Ask(type="pay", payload='{"token":"t"}', secret=("token",))
+        for turns in range(40):
+            await keyed.enqueue([pay, Ask(type="a", payload="[]")], By(Actor.USER, "test"))
+            asking = asyncio.ensure_future(
+                rig.post("/workers/fetch", queues=["default"], count=100)
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            with suppress(asyncio.CancelledError):
+                told += len((await asking)["jobs"])
+            await rig.service.engine.returning.close()
+            counts = {one.state: one.count for one in await store.counts()}
+            assert counts.get("active", 0) == told, turns
+        assert told
+
+
 async def test_what_may_not_go_back_has_failed() -> None:
     async with Rig() as rig:
         engine, by = rig.service.engine, By(Actor.USER, "test")

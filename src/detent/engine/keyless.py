@@ -9,6 +9,7 @@ that does not open with its own key is broken, here and elsewhere: that is a fai
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -55,15 +56,21 @@ def put_off(stored: Stored, by: By, error: DetentError, now: int) -> Change:
             error=ErrorInfo(error.code, retryable=False),
             known=stored,
         )
-    back: j.Command = j.HandBack(lease=job.lease)
-    if job.handed_back >= _BACK_MAX:
-        back = j.Snooze(lease=job.lease, delay_us=_wait_us(job))
-    return Change(key_of(job), back, by, reason=error.message, known=stored)
+    return Change(key_of(job), _back(job), by, reason=error.message, known=stored)
 
 
-def _wait_us(job: j.Job) -> int:
-    """As often as it was claimed and neither failed, nor was lost or given back, it was put off."""
+def _back(job: j.Job) -> j.Command:
+    if job.handed_back < _BACK_MAX:
+        return j.HandBack(lease=job.lease)
+    if job.state is j.JobState.PENDING:
+        # Who was only offered it cannot snooze.
+        return j.HandBack(lease=job.lease, delay_us=_wait_us(job.handed_back - _BACK_MAX))
+    # As often as it was claimed and neither failed, nor was lost or given back, it was put off.
     before = job.attempt - 1 - job.failures - job.losses - job.handed_back
+    return j.Snooze(lease=job.lease, delay_us=_wait_us(before))
+
+
+def _wait_us(before: int) -> int:
     return min(_WAIT_US << min(max(before, 0), 10), _WAIT_US_MAX)
 
 
@@ -82,8 +89,17 @@ async def opened_here(engine: Engine, jobs: Sequence[Stored]) -> list[Stored]:
                 continue
         good.append(one)
     if back:
-        await engine.carry_out(back)
+        await _put_back(engine, jobs, back)
     return good
+
+
+async def _put_back(engine: Engine, jobs: Sequence[Stored], back: Sequence[Change]) -> None:
+    try:
+        await engine.carry_out(back)
+    except BaseException:
+        # Whoever waited for the others hears nothing of them either.
+        engine.returning.soon(jobs)
+        raise
 
 
 class Shut:
@@ -118,6 +134,11 @@ class Shut:
         if not self._pauses:
             return types
         return tuple(one for one in types if not self._is_shut(one))
+
+    def opens_in_s(self) -> float:
+        """For how long nothing more opens; for ever, if nothing is shut."""
+        now = self._clock()
+        return min((until - now for until in self._until.values() if until > now), default=math.inf)
 
     def _is_shut(self, type_: str) -> bool:
         return self._until.get(type_, 0.0) > self._clock()

@@ -40,14 +40,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 class Hearing(msgspec.Struct, frozen=True):
     """Who is told, each with the ids of the instances that it is about.
 
-    `lapsed`: they could not be renewed, and their handlers must stop now. `recovered`: they were
-    renewed after all, before anybody declared them lost. `lost`: the store has given them up; each
-    must end and be replaced under another id. `proven`: they are renewed until then, by our clock.
+    `lapsed`: they could not be renewed, and must stop their handlers and end now, even if they are
+    renewed after all. `lost`: the store has given them up; each must end and be replaced under
+    another id. `proven`: they are renewed until then, by our clock.
     """
 
     lapsed: Callable[[Sequence[str]], None]
     lost: Callable[[Sequence[str]], None]
-    recovered: Callable[[Sequence[str]], None] = lambda _: None
     proven: Callable[[Sequence[str], float], None] = lambda _, __: None
 
 
@@ -211,12 +210,7 @@ class Beating:
             kept.proven_until = proven
             kept.row = replace(kept.row, renews=True)
             kept.proven.set()
-        in_time = self._clock() < proven - self._pace.margin_s
-        back = [one.row.id for one in alive if one.has_lapsed and in_time]
-        for one in back:
-            asked[one].has_lapsed = False
         _tell(self._hearing.lost, lost)
-        _tell(self._hearing.recovered, [one for one in back if one in self._kept])
         _tell(lambda ids: self._hearing.proven(ids, proven), [one.row.id for one in alive])
         self.lapse()
 
@@ -232,7 +226,7 @@ class Beating:
     # --- lapsing --------------------------------------------------------------------------------
 
     def lapse(self) -> None:
-        """Tell of those whose proof is nearly over; of each once, until it has recovered."""
+        """Tell of those whose proof is nearly over; of each once, for then it ends."""
         over = [kept for kept in self._kept.values() if self._is_over(kept)]
         for kept in over:
             kept.has_lapsed = True

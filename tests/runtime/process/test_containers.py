@@ -131,6 +131,7 @@ async def test_what_a_dead_supervisor_left_running_is_removed_first(
 ) -> None:
     first = await started(runtime, *SLEEP)
     left = first.state.pid
+    containers.WATCHED.clear()
     second = await started(runtime, *SLEEP)
     await until(lambda: is_gone(left))
     assert len(_known(tmp_path)) == 1
@@ -140,6 +141,18 @@ async def test_what_a_dead_supervisor_left_running_is_removed_first(
     assert gone in (vanished, Exit(Ending.EXITED, number=137)), "it was removed under its watch"
     await second.force()
     await second.ended()
+
+
+async def test_who_follows_in_a_slot_leaves_the_one_before_it_to_finish(runtime: Runtime) -> None:
+    """The replacement starts first; what the old one ran was killed by that."""
+    before = set(containers.WATCHED)
+    old = await started(runtime, *SLEEP)
+    fresh = await started(runtime, *SLEEP)
+    assert not any(is_gone(one.state.pid) for one in (old, fresh))
+    for one in (old, fresh):
+        await one.force()
+        await one.ended()
+    assert before == containers.WATCHED
 
 
 async def test_a_runtime_that_fails_says_nothing_about_the_container(

@@ -249,16 +249,24 @@ async def test_who_is_too_big_from_the_start_is_replaced_less_and_less(stage: St
     """W-85: a fleet that only replaced its workers would get nothing else done."""
     supervisor = await stage.running(stage.spec("a", recycle=Recycle(soft_rss_bytes=100)))
     born: list[float] = []
-    while stage.clock.monotonic() < 2_000:
+    while stage.clock.monotonic() < 3_000:
         if stage.made("a") > len(born):
             born.append(stage.clock.monotonic())
             stage.last("a").used = Usage(rss_bytes=101)
         await stage.clock.advance(1)
     lives = [after - before for before, after in pairwise(born)]
     assert 5 <= lives[0] <= 6
-    assert all(after >= 1.8 * before for before, after in pairwise(lives[:6]))
-    assert max(lives) < 1_300
+    assert all(after >= 1.8 * before for before, after in pairwise(lives)), "it began again"
+    assert max(lives) > 1_200
     await stage.during(supervisor.stop())
+
+
+async def test_who_is_spared_for_its_memory_still_leaves_for_anything_else(stage: Stage) -> None:
+    rules = Recycle(soft_rss_bytes=100, done=3)
+    supervisor = await stage.running(stage.spec("a", recycle=rules))
+    supervisor.slots["a"].spared_s = 1_000.0
+    stage.last("a").used = Usage(rss_bytes=101, done=3)
+    await stage.clock.until(lambda: stage.made("a") == 2, limit_s=100)
 
 
 async def test_where_two_cannot_live_the_old_one_goes_first(stage: Stage) -> None:

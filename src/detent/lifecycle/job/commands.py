@@ -108,9 +108,10 @@ class Snooze(Report, frozen=True):
 
 
 class HandBack(Report, frozen=True):
-    """The holder gives the job back unharmed."""
+    """The holder gives the job back unharmed; others may have it after `delay_us`."""
 
     event: ClassVar[JobEvent] = JobEvent.HAND_BACK
+    delay_us: int = 0
 
 
 class Lose(Report, frozen=True):

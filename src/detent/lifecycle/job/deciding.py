@@ -92,8 +92,7 @@ def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accept
     check(before, event, job)
     if job.state not in PARKED:
         return Accepted(job, (event,))
-    place = job.place if event.name == JobEvent.HAND_BACK else _place_of(job, ctx)
-    plan = _settling(job, now, ctx, place)
+    plan = _settling(job, now, ctx, _place_of(job, ctx))
     if plan is None:
         return Accepted(job, (event,))
     settling = _event(job, plan, now, ctx, SETTLED_BY)
@@ -103,9 +102,9 @@ def _settled(before: Job | None, event: Event, now: int, ctx: Context) -> Accept
 
 
 def _place_of(job: Job, ctx: Context) -> int | None:
-    """Behind all others; or where it stood before, if its profile goes by age alone."""
-    keeps = job.place is not None and PROFILES[job.profile].keeps_place
-    return job.place if keeps else ctx.place
+    """Behind all others; or where it stood, if it was handed back or its profile goes by age."""
+    keeps = job.returned_by == JobEvent.HAND_BACK or PROFILES[job.profile].keeps_place
+    return job.place if keeps and job.place is not None else ctx.place
 
 
 def _settling(job: Job, now: int, ctx: Context, place: int | None) -> Plan | None:

@@ -138,7 +138,7 @@ def _snooze(job: Job, command: c.Snooze, now: int, ctx: Context) -> Planned:
 
 
 def _hand_back(job: Job, command: c.HandBack, now: int, ctx: Context) -> Planned:
-    return Plan(JobEvent.HAND_BACK, JobState.RETRYABLE, {"run_at": now})
+    return Plan(JobEvent.HAND_BACK, JobState.RETRYABLE, {"run_at": now + command.delay_us})
 
 
 def called_off(plan: Plan) -> Plan:

@@ -169,7 +169,7 @@ _RULES: dict[type, tuple[tuple[str, _Rule], ...]] = {
     c.Fail: (("code", _name), ("digest", _name_or_none)),
     c.Refuse: (("code", _name),),
     c.Snooze: (("delay_us", _delay),),
-    c.HandBack: (),
+    c.HandBack: (("delay_us", _delay),),
     c.Lose: (("code", _name_or_none),),
     c.ConfirmCancel: (),
     c.SeeCancel: (),

@@ -40,6 +40,8 @@ _LOG_S: Final = 5.0
 _LABEL: Final = "detent.resume-id"
 _INSTANCE: Final = "detent.instance-id"
 _KILLED: Final = 128 + signal.SIGKILL
+WATCHED: Final = set[str]()
+"""The containers that somebody here answers for. One of a slot is there beside its replacement."""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,7 @@ class ContainerBody:
             await self._sweep()
             self._end.set_result(Exit(Ending.UNSPAWNED, code=error.code))
             raise
+        WATCHED.add(self._id)
         self._born_at = time.monotonic()
         await self._follow(handover)
         self._spawned(self._watch())
@@ -170,10 +173,12 @@ class ContainerBody:
     # --- the beginning ------------------------------------------------------------------------
 
     async def _clear(self, label: str) -> None:
+        """Remove what nobody answers for any more."""
         choice = ("--filter", f"label={label}")
-        left = await self._runtime.call("ps", "--all", "--quiet", *choice)
+        said = await self._runtime.call("ps", "--all", "--quiet", "--no-trunc", *choice)
+        left = [one for one in said.split() if one not in WATCHED]
         if left:
-            await self._runtime.call("rm", "--force", *left.split())
+            await self._runtime.call("rm", "--force", *left)
 
     async def _sweep(self) -> None:
         """A runtime that was asked may have begun, and then nobody knows the container's id."""
@@ -219,6 +224,7 @@ class ContainerBody:
                 complaint.say(str(error))
         await self._finish_log()
         await self._try("rm", "--force")
+        WATCHED.discard(self._id)
         self._future().set_result(self._exit(found))
 
     async def _finish_log(self) -> None:

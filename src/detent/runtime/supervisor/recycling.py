@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from detent.errors import StartFailed
 from detent.lifecycle.worker import Cause, WorkerState
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("detent.supervisor")
 _LONG_S: Final = 600.0
-"""Who was not too big for so long has leaked; who was so before that, may just need so much."""
+"""Who was not too big for so long has leaked. Who was so before that may just need so much: it is
+not helped by being replaced, and neither are its jobs, so the next is spared for twice as long."""
 _WORKING = (WorkerState.RUNNING, WorkerState.SUSPENDED)
 
 
@@ -40,15 +44,20 @@ async def keep_weighing(core: Core, slot: Slot, live: Live, rules: Recycle) -> N
     """Check memory and age of an instance, until it ends; once it is replaced, its memory only."""
     spread = 1 + rules.variance * (2 * core.tree.chance.random() - 1)
     age_s = None if rules.age_s is None else rules.age_s * spread
+    lenient, big_s = replace(rules, soft_rss_bytes=None), math.inf
     while not await done_within(core.tree.clock, rules.check_s, live.done):
-        why = too_much(rules, live.body.usage(), live.uptime_s, age_s)
-        if why == "soft_rss" and live.uptime_s < slot.spared_s:
-            continue
+        used, uptime_s = live.body.usage(), live.uptime_s
+        why = too_much(rules, used, uptime_s, age_s)
+        if why == "soft_rss":
+            big_s = min(big_s, uptime_s)
+            why = why if uptime_s >= slot.spared_s else too_much(lenient, used, uptime_s, age_s)
         if slot.live is not live and why == "hard_rss":
             await core.stop_live(live, 0, Cause.RECYCLED)
         elif why and live.state in _WORKING and _is_next(core, slot, live, why):
             live.note("recycled", why)
             core.tree.count("recycled_total", reason=why)
+            if why == "soft_rss":
+                slot.spared_s = 0.0 if big_s >= _LONG_S else 2 * uptime_s
             await _recycle(core, slot, live, why, rules)
 
 
@@ -59,18 +68,15 @@ def _is_next(core: Core, slot: Slot, live: Live, why: str) -> bool:
 
 
 async def _recycle(core: Core, slot: Slot, live: Live, why: str, rules: Recycle) -> None:
-    """Whoever is too big soon after its birth is not helped by that, and neither are its jobs.
+    """One that had to be killed before it finished anything counts as fallen.
 
-    So the next one is spared for twice as long; and one that had to be killed before it finished
-    anything counts as fallen, because the next will hardly do better.
+    The next will hardly do better.
     """
     if why == "hard_rss":
         used = live.body.usage()
         live.after, live.is_failing = After.AGAIN, used is None or used.done == 0
         await core.stop_live(live, 0, Cause.RECYCLED)
         return
-    if why == "soft_rss":
-        slot.spared_s = 2 * live.uptime_s if live.uptime_s < _LONG_S else 0.0
     await swap(core, slot, slot.spec, Cause.RECYCLED, patient=False, grace_s=rules.grace_s)
 
 

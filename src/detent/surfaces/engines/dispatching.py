@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from detent.engine.commands import Beside, Change
-from detent.engine.keyless import Shut, is_keyless
+from detent.engine.keyless import Shut, is_keyless, put_off
 from detent.engine.secrets import Owner
 from detent.errors import SecretError
 from detent.lifecycle import job as j
@@ -59,7 +59,7 @@ class Dispatching:
         for link in self._links:
             if link.room and self._shut.left(link.taste[2]):
                 tastes[link.taste].append(link)
-        wait_s, seen = _WAIT_S, list[int]()
+        wait_s, seen = min(_WAIT_S, self._shut.opens_in_s()), list[int]()
         for links in tastes.values():
             last = await self._share(links)
             if last is None:
@@ -138,7 +138,7 @@ class Dispatching:
             told = "jobs of %s are left to other servers for %g s: %s"
             _log.warning(told, stored.body.type, pause, error)
         self._links.drop(link, stored.job.id)
-        await self._desk.engine.engines.hand_back([stored], error.message)
+        await self._desk.engine.carry_out([put_off(stored, _BY, error, self._desk.now())])
 
     async def _spoil(self, link: Link, stored: Stored, why: str) -> None:
         """What cannot be sent fails, rather than to wait for ever."""

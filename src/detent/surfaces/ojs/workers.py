@@ -175,11 +175,13 @@ class Workers:
         """It has ended: forget it, and let others have what it held; how many jobs that were."""
         await self.remove(key)
         held = await self._held(key)
-        back = [one for one in held if has_lapsed and may_be_spared(one.job)]
+        back, lost = list[Stored](), list[Stored]()
+        for one in held:
+            (back if has_lapsed and may_be_spared(one.job) else lost).append(one)
         if back:
             why = f"worker {key[1]} was stopped, because it could not reach its server"
             await self._desk.engine.carry_out([returned(one, BY, why) for one in back])
-        await self._lose([one for one in held if one not in back])
+        await self._lose(lost)
         return len(held)
 
     async def remove(self, key: Key) -> None:

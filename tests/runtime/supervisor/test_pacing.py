@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 
 import pytest
@@ -61,6 +62,10 @@ def test_defaults() -> None:
         ("breaker.most", lambda: Breaker(most=0)),
         ("breaker.window_s", lambda: Breaker(window_s=0)),
         ("breaker.cool_down_s", lambda: Breaker(cool_down_s=0)),
+        ("breaker.cool_down_s", lambda: Breaker(cool_down_s=inf)),
+        ("backoff.most_s", lambda: Backoff(most_s=inf)),
+        ("backoff.factor", lambda: Backoff(factor=inf)),
+        ("rate.window_s", lambda: StartRate(window_s=inf)),
         ("probe.timeout_s", lambda: Probe(timeout_s=0)),
         ("recycle.age_s", lambda: Recycle(age_s=0)),
         ("recycle.variance", lambda: Recycle(variance=1)),
@@ -135,3 +140,8 @@ def test_the_rate_lets_so_many_through() -> None:
     assert (held.governor, held.due) == ("rate", 105.0)
     clock._mono = 105.0  # noqa: SLF001 - our own
     assert rate.held() is None
+
+
+def test_a_breaker_that_was_closed_counts_from_nothing() -> None:
+    """W-59."""
+    assert b.close(Gauge(Circuit.OPEN, (1.0, 2.0))).falls == ()

@@ -79,6 +79,11 @@ class Live:
         self.deadline = 0.0
         """When its grace ends, on the monotonic clock."""
         self.quieting: asyncio.Task[None] | None = None
+        """Waits for it to go quiet."""
+        self.roused = asyncio.Event()
+        """It was told to go on while somebody waits for it to go quiet."""
+        self.is_hushed = False
+        """It was told at its birth to take nothing in."""
         self.ready_at: float | None = None
         self.needs_ready_signal = True
         tree.tell()
@@ -90,6 +95,11 @@ class Live:
     @property
     def state(self) -> WorkerState:
         return self.record.state
+
+    @property
+    def is_quieting(self) -> bool:
+        """Whether somebody waits for it to go quiet."""
+        return self.quieting is not None and not self.quieting.done()
 
     @property
     def uptime_s(self) -> float:

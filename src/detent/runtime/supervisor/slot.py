@@ -86,6 +86,7 @@ class Slot:
             attempt=row.attempts,
             prev_exit=None if last is None else last.exit_code,
             prev_status=None if last is None else last.status,
+        live.is_hushed = row.suspended
             prev_cause=None if last is None or last.cause is None else str(last.cause),
             resume_token=row.resume_token,
             suspended=row.suspended,

@@ -200,7 +200,8 @@ class Supervisor(Core):
         """First one first."""
         errors: dict[str, DetentError] = {}
         for slot in tuple(self.slots.values()):
-            if slot.live is not None and slot.live.state is _S.SUSPENDED:
+            live = slot.live
+            if live is not None and (slot.is_suspended or live.is_quieting):
                 try:
                     await self.resume(slot.name)
                 except DetentError as error:

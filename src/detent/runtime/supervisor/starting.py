@@ -20,6 +20,9 @@ from detent.runtime.supervisor.tasks import Tasks
 _log = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _RETRY_S: Final = 1.0
+_LOOK_S: Final = 60.0
+"""So often the time of day is looked at again: the clock may have been set."""
+_SAME_S: Final = 0.1
 
 
 class Host(Protocol):
@@ -74,15 +77,20 @@ async def _govern(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     clock, known = slot.tree.clock, None
     while host.may_start(slot) and (held := _held(host, slot, live, spec)) and not live.done.done():
         left = held.due - clock.monotonic()
-        if held != known:
+        if known is None or _differs(held, known):
             live.move(w.hold, held.governor, clock.now() + round(left * _US))
             known = held
         changed = asyncio.ensure_future(slot.changed.wait())
         try:
-            await done_within(clock, left, live.done, changed)
+            await done_within(clock, min(left, _LOOK_S), live.done, changed)
         finally:
             changed.cancel()
         slot.changed.clear()
+
+
+def _differs(held: Held, known: Held) -> bool:
+    """Two clocks that are read one after the other are never quite as far apart as before."""
+    return held.governor is not known.governor or abs(held.due - known.due) > _SAME_S
 
 
 def _held(host: Host, slot: Slot, live: Live, spec: Spec) -> Held | None:
@@ -90,7 +98,7 @@ def _held(host: Host, slot: Slot, live: Live, spec: Spec) -> Held | None:
     if live.is_urged:
         return host.rate.held()
     if spec.start_at is not None and (early := spec.start_at - clock.now()) > 0:
-        return Held(Governor.SCHEDULE, round(clock.monotonic() + early / _US, 3))
+        return Held(Governor.SCHEDULE, clock.monotonic() + early / _US)
     return slot.pacing.held() or host.rate.held()
 
 

@@ -108,7 +108,7 @@ class Core:
         if not self.path:
             self.lost = await recover(self.tree, self._remains)
         for slot in self.slots.values():
-            slot.last = self.tree.journal.last_of(slot.path)
+            slot.look_back()
         try:
             await self._start_all()
         except BaseException:

@@ -50,7 +50,7 @@ class Slot:
         """How long its next instance may live before it is replaced for its memory."""
         self.is_awaited = False
         """It has no instance yet, but a task is about to give it one."""
-        self.last: Instance | None = tree.journal.last_of(path)
+        self.last: Instance | None = None
         self.row = tree.journal.slot(path) or SlotRow(path, str(uuid4()))
         self.is_probed = spec.probe is not None and spec.probe.enabled
         self.changed = asyncio.Event()
@@ -60,6 +60,7 @@ class Slot:
         tree.journal.put_slot(self.row)
 
     @property
+        self.look_back()
     def name(self) -> str:
         return self.spec.name
 
@@ -69,6 +70,10 @@ class Slot:
 
     def build(self, spec: Spec) -> Live:
         """A fresh instance in a fresh body; nothing of it runs yet."""
+    def look_back(self) -> None:
+        """Who was here before. In a new slot nobody was, though one before it was called so too."""
+        self.last = self.tree.journal.last_of(self.path) if self.row.attempts else None
+
         body = _made(self.path, spec)
         birth = Birth(str(uuid4()), self.path, suspendable=body.suspendable)
         live = Live(self.tree, birth, body, spec.kind)

@@ -80,7 +80,9 @@ async def _descend(live: Live, grace_s: float) -> None:
 
 
 async def _asked(live: Live, grace_s: float) -> None:
-    """What is not there yet is asked as soon as it is."""
+    """What is not there yet is asked when it is; a branch is there before all below it are."""
+    if live.body.kind == "supervisor":
+        await tried(live, live.body.ask(grace_s), "ask")
     existing = asyncio.ensure_future(live.exists.wait())
     try:
         remaining = live.deadline - live.tree.clock.monotonic()

@@ -188,6 +188,10 @@ class Supervisor(Core):
     async def suspend_all(self, within_s: float = SUSPEND_S) -> Quieted:
         """Last one first. One that will not go quiet is named; the others stay quiet."""
         errors: dict[str, DetentError] = {}
+        # They start in the order of the list and stop in its reverse; who could not go comes last.
+        order = {name: place for place, name in enumerate(wanted)}
+        listed = sorted(self.slots.items(), key=lambda one: order.get(one[0], len(order)))
+        self.slots = dict(listed)
         for slot in reversed(tuple(self.slots.values())):
             if slot.live is not None and slot.live.record.suspendable:
                 try:
@@ -251,20 +255,26 @@ class Supervisor(Core):
         async with slot.busy:
             if self.slots.get(slot.name) is not slot:
                 raise _unknown(slot.name, self.path)
-            slot.is_wanted, slot.is_given_up = True, False
+            if not self.is_open:
+                raise StartFailed(
+                    f"Slot {slot.path} cannot be started: its supervisor is {self.phase}",
+                    slot=slot.path,
+                )
             live = await self.bring_up(slot, urged=True)
         record = live.record
         if live.done.done() and record.started_at is None and not record.stop_requested:
             raise self.start_failed(slot, live)
+            slot.is_wanted, slot.is_given_up = True, False
+            await _emptied(slot)
 
     async def _added(self, slot: Slot) -> None:
         try:
             await self.fill(slot)
         except StartFailed:
-            # At once, before its end is heard: who is not listed is not started again.
             if self.slots.get(slot.name) is slot:
                 self.forget(slot)
             raise
+        self._first.add(slot)
 
     async def refill(self, slot: Slot, grace_s: float) -> None:
         """Stop what is there, and bring up another."""
@@ -272,6 +282,8 @@ class Supervisor(Core):
             slot.live.after = After.GROUP
             await self.stop_live(slot.live, grace_s)
         await self.fill(slot)
+        finally:
+            self._first.discard(slot)
 
     async def _replaced(self, slot: Slot, spec: Spec, *, patient: bool) -> None:
         if slot.live is None or slot.live.done.done():
@@ -319,3 +331,11 @@ class Supervisor(Core):
 def _unknown(name: str, path: str) -> UnknownSlot:
     where = f" below {path}" if path else ""
     return UnknownSlot(f"There is no slot {name!r}{where}", slot=name)
+async def _emptied(slot: Slot) -> None:
+    """Whoever is on its way out goes first; what was to follow that, somebody has decided anew."""
+    live = slot.live
+    if live is not None and live.record.stop_requested and not live.done.done():
+        live.after = After.GROUP
+        await asyncio.shield(live.done)
+
+

@@ -180,14 +180,15 @@ class Core:
 
     async def bring_up(self, slot: Slot, *, urged: bool = False) -> Live:
         """Give the slot an instance; come back when that is ready, or has ended before."""
-        if slot.live is not None and not slot.live.done.done():
-            slot.live.is_urged |= urged
-            slot.changed.set()
-            return slot.live
-        slot.is_awaited = True
-        live = await self.born(slot, slot.spec)
-        live.is_urged = urged
-        slot.live, slot.is_awaited = live, False
+        async with slot.filling:
+            if slot.live is not None and not slot.live.done.done():
+                slot.live.is_urged |= urged
+                slot.changed.set()
+                return slot.live
+            slot.is_awaited = True
+            live = await self.born(slot, slot.spec)
+            live.is_urged = urged
+            slot.live, slot.is_awaited = live, False
         await launch(self, slot, live, slot.spec)
         return live
 

@@ -127,7 +127,13 @@ class Live:
             settle(self.done, self.record)
         return True
 
-    async def insist(self, verb: Callable[..., Answer], *told: Any, **more: Any) -> bool:
+    async def insist(
+        self,
+        verb: Callable[..., Answer],
+        *told: Any,
+        so_long_as: Callable[[], bool] = lambda: True,
+        **more: Any,
+    ) -> bool:
         """A move that follows from what has happened: tried until the journal takes it.
 
         A journal that cannot be written does not undo what it should tell; until it can, nobody
@@ -135,12 +141,13 @@ class Live:
         """
         what, clock = f"what happened to {self.id} is not written down", self.tree.clock
         complaint = Complaint(_log, what, clock.monotonic)
-        while True:
+        while so_long_as():
             try:
                 return self.move(verb, *told, **more)
             except BadJournal as error:
                 complaint.say(str(error))
-                await self.tree.clock.sleep(_RETRY_S)
+                await clock.sleep(_RETRY_S)
+        return False
 
     async def finish(self, seen: Exit) -> bool:
         """The one way to an end, whoever saw it; a second report is counted and ignored."""

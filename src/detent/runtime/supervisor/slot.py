@@ -55,12 +55,14 @@ class Slot:
         self.is_probed = spec.probe is not None and spec.probe.enabled
         self.changed = asyncio.Event()
         """What holds its start may have changed: look again."""
+        self.filling = asyncio.Lock()
+        """One instance is made at a time: with a full disk that takes longer than a moment."""
         self.busy = asyncio.Lock()
         """One change of what the slot is at a time; stopping never waits for it."""
         tree.journal.put_slot(self.row)
+        self.look_back()
 
     @property
-        self.look_back()
     def name(self) -> str:
         return self.spec.name
 
@@ -68,12 +70,12 @@ class Slot:
     def is_suspended(self) -> bool:
         return self.row.suspended
 
-    def build(self, spec: Spec) -> Live:
-        """A fresh instance in a fresh body; nothing of it runs yet."""
     def look_back(self) -> None:
         """Who was here before. In a new slot nobody was, though one before it was called so too."""
         self.last = self.tree.journal.last_of(self.path) if self.row.attempts else None
 
+    def build(self, spec: Spec) -> Live:
+        """A fresh instance in a fresh body; nothing of it runs yet."""
         body = _made(self.path, spec)
         birth = Birth(str(uuid4()), self.path, suspendable=body.suspendable)
         live = Live(self.tree, birth, body, spec.kind)
@@ -84,6 +86,7 @@ class Slot:
         """What the new instance is told. The attempt is counted on disk before it is made."""
         self.keep(attempts=self.row.attempts + 1)
         last, row = self.last, self.row
+        live.is_hushed = row.suspended
         return Handover(
             instance=live.id,
             slot=self.path,
@@ -91,7 +94,6 @@ class Slot:
             attempt=row.attempts,
             prev_exit=None if last is None else last.exit_code,
             prev_status=None if last is None else last.status,
-        live.is_hushed = row.suspended
             prev_cause=None if last is None or last.cause is None else str(last.cause),
             resume_token=row.resume_token,
             suspended=row.suspended,

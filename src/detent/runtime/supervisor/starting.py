@@ -14,7 +14,7 @@ from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Held, Rate
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.spec import Spec
-from detent.runtime.supervisor.stopping import give_up_init
+from detent.runtime.supervisor.stopping import give_up_init, tried
 from detent.runtime.supervisor.tasks import Tasks
 
 _log = logging.getLogger("detent.supervisor")
@@ -149,10 +149,24 @@ def _code(spawning: asyncio.Task[object]) -> str:
 
 async def _watch(live: Live) -> None:
     """The one who sees the end. What it had said before it ended, it has said."""
-    seen = await live.body.ended()
-    if _is_proven(live):
-        await live.insist(w.ready)
+    seen = await _seen(live)
+    await _own_up(live)
     await live.finish(seen)
+
+
+async def _seen(live: Live) -> Exit:
+    """How it ended; what nobody can see any more is ended for sure, and counts as a failure."""
+    try:
+        return await live.body.ended()
+    except Exception as error:
+        _log.exception("the end of %s cannot be seen", live.id)
+        await tried(live, live.body.force(), "force")
+        return Exit(Ending.RAISED, code=type(error).__name__)
+
+
+async def _own_up(live: Live) -> None:
+    """Ready, if it is proven; a stop that can be written down before that comes first."""
+    await live.insist(w.ready, so_long_as=lambda: _is_proven(live))
 
 
 def _is_proven(live: Live) -> bool:
@@ -167,9 +181,8 @@ async def _prove(host: Host, slot: Slot, live: Live, patience: Patience) -> None
     proving = live.proving
     assert proving is not None  # noqa: S101 - set by the only caller
     await patience.lasts_until(proving, live.done)
-    if _is_proven(live):
-        await live.insist(w.ready)
-    elif live.state is WorkerState.STARTING and not live.record.stop_requested:
+    await _own_up(live)
+    if live.state is WorkerState.STARTING and not live.record.stop_requested:
         await give_up_init(live)
     proving.cancel()
     if live.state is WorkerState.RUNNING:

@@ -16,7 +16,7 @@ from detent.runtime.supervisor.snapshot import BREAKER
 from detent.runtime.supervisor.spec import OnKilled, OnSick, Probe, Restart, StartRate
 from detent.runtime.supervisor.strategy import Strategy, affected
 from detent.runtime.supervisor.supervisor import Supervisor
-from tests.runtime.supervisor.stage import CLEAN, CRASH, EPOCH, Stage
+from tests.runtime.supervisor.stage import CALM, CLEAN, CRASH, EPOCH, Stage
 
 _S = WorkerState
 ORDERED = (Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE)

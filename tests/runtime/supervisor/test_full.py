@@ -72,6 +72,7 @@ async def test_who_is_on_record_as_working_is_told(stage: Stage) -> None:
         await stage.during(supervisor.resume("a"))
     assert live(supervisor, "a").state is _S.RUNNING
     assert stage.last("a").told[-1] == "resume"
+    assert supervisor.slots["a"].is_suspended
 
 
 @pytest.mark.parametrize("act", [Supervisor.stop_slot, Supervisor.remove])

@@ -145,3 +145,22 @@ def test_the_rate_lets_so_many_through() -> None:
 def test_a_breaker_that_was_closed_counts_from_nothing() -> None:
     """W-59."""
     assert b.close(Gauge(Circuit.OPEN, (1.0, 2.0))).falls == ()
+
+
+def test_a_reset_begins_with_the_first_wait() -> None:
+    """W-59: by hand."""
+    pacing = Pacing(CALM, None, VirtualClock(), Random(1))
+    assert [pacing.fell(0), pacing.fell(0)] == [1, 2]
+    pacing.reset()
+    assert pacing.held() is None
+    assert pacing.fell(0) == 1
+
+
+def test_only_a_trial_closes_a_breaker() -> None:
+    """W-59: one that was ready before it opened, and goes on, proves nothing."""
+    pacing = Pacing(CALM, Breaker(most=1), VirtualClock(), Random(1))
+    pacing.fell(0)
+    pacing.fell(0)
+    assert not pacing.prospered()
+    assert pacing.tried()
+    assert pacing.prospered()

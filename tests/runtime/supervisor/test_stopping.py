@@ -259,7 +259,8 @@ async def test_a_clock_that_is_set_changes_no_grace(stage: Stage, jump_s: int) -
 
 async def test_a_longer_time_for_the_tree_does_not_count(stage: Stage) -> None:
     """W-10, W-23."""
-    supervisor = await stage.running(stage.spec("a", {"obeys_in": None}, stop_grace_s=50))
+    specs = [stage.spec(name, {"obeys_in": None}, stop_grace_s=50) for name in "ab"]
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL)
     stopping = asyncio.ensure_future(supervisor.stop(5))
     await stage.clock.advance(1)
     await stage.during(supervisor.stop(100), 5)

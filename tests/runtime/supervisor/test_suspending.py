@@ -209,3 +209,12 @@ async def test_a_suspend_of_what_is_removed_keeps_nothing_of_it(stage: Stage) ->
     with pytest.raises(IllegalTransition):
         await suspending
     assert stage.journal.slot("a") is None
+
+
+async def test_a_resume_is_no_new_start(stage: Stage) -> None:
+    """W-04, W-54: what it has proven, it has proven."""
+    supervisor = await stage.running(stage.spec("a"))
+    await stage.clock.advance(50)
+    await supervisor.suspend("a")
+    await supervisor.resume("a")
+    assert live(supervisor, "a").uptime_s == 50

@@ -28,11 +28,16 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._mono = 100.0
+        self._set_us = 0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._number = count()
 
     def now(self) -> int:
-        return EPOCH + round(self._mono * 1_000_000)
+        return EPOCH + self._set_us + round(self._mono * 1_000_000)
+
+    def set(self, seconds: float) -> None:
+        """Somebody sets the clock of the machine; no time passes by that."""
+        self._set_us += round(seconds * 1_000_000)
 
     def monotonic(self) -> float:
         return self._mono

@@ -110,6 +110,13 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
         Journal(tmp_path / "file" / "below")
 
 
+def test_a_disk_without_room_for_the_file_is_told_as_ours(tmp_path: Path) -> None:
+    """Whatever the system says no to, it is the journal that cannot be used."""
+    (tmp_path / "journal.sqlite").symlink_to("/proc/nothing/here")
+    with pytest.raises(BadJournal):
+        Journal(tmp_path)
+
+
 def test_a_damaged_file_and_a_newer_one(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"this is no database at all" * 100)
     with pytest.raises(BadJournal, match="move a damaged file away"):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from detent.errors import AlreadyStarted, StartFailed
 from detent.lifecycle.worker import WorkerState
 from detent.runtime.supervisor.spec import Restart
+from detent.runtime.supervisor.strategy import Strategy
 from tests.runtime.supervisor.stage import CLEAN, CRASH, Puppet, Stage
 
 _S = WorkerState
@@ -235,3 +236,28 @@ async def test_an_end_is_recorded_once(stage: Stage) -> None:
     assert not await live.finish(CLEAN)
     assert live.state is _S.FAILED
     assert stage.tree.ended_twice == 1
+
+
+async def test_an_end_that_cannot_be_seen_is_an_end(stage: Stage) -> None:
+    """W-18: nobody waits for ever, and what may be left of it is killed."""
+    supervisor = await stage.running(stage.spec("a"))
+    one, body = supervisor.slots["a"].live, stage.last("a")
+    assert one is not None
+    assert body._end is not None  # noqa: SLF001
+    body._end.set_exception(OSError("too many files"))  # noqa: SLF001
+    await stage.clock.advance(5)
+    assert (one.record.state, one.record.code) == ("failed", "OSError")
+    assert body.told == ["spawn", "force"]
+    assert stage.made("a") == 2
+
+
+async def test_a_stop_while_siblings_start_one_by_one(stage: Stage) -> None:
+    """E7, W-67: whoever waits for the start hears that it is over, and nobody is started by it."""
+    specs = [stage.spec(name, {"ready_in": 5.0}) for name in "abc"]
+    supervisor = stage.supervisor(*specs, strategy=Strategy.ONE_FOR_ALL)
+    starting = asyncio.ensure_future(supervisor.start())
+    await stage.clock.advance(1)
+    await stage.during(supervisor.stop())
+    await stage.during(starting)
+    assert stage.last("a").told == ["spawn", "ask 10", "died"]
+    assert supervisor.snapshot().status == "Stopped"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 
 import pytest
@@ -61,6 +62,10 @@ def test_defaults() -> None:
         ("breaker.most", lambda: Breaker(most=0)),
         ("breaker.window_s", lambda: Breaker(window_s=0)),
         ("breaker.cool_down_s", lambda: Breaker(cool_down_s=0)),
+        ("breaker.cool_down_s", lambda: Breaker(cool_down_s=inf)),
+        ("backoff.most_s", lambda: Backoff(most_s=inf)),
+        ("backoff.factor", lambda: Backoff(factor=inf)),
+        ("rate.window_s", lambda: StartRate(window_s=inf)),
         ("probe.timeout_s", lambda: Probe(timeout_s=0)),
         ("recycle.age_s", lambda: Recycle(age_s=0)),
         ("recycle.variance", lambda: Recycle(variance=1)),
@@ -135,3 +140,27 @@ def test_the_rate_lets_so_many_through() -> None:
     assert (held.governor, held.due) == ("rate", 105.0)
     clock._mono = 105.0  # noqa: SLF001 - our own
     assert rate.held() is None
+
+
+def test_a_breaker_that_was_closed_counts_from_nothing() -> None:
+    """W-59."""
+    assert b.close(Gauge(Circuit.OPEN, (1.0, 2.0))).falls == ()
+
+
+def test_a_reset_begins_with_the_first_wait() -> None:
+    """W-59: by hand."""
+    pacing = Pacing(CALM, None, VirtualClock(), Random(1))
+    assert [pacing.fell(0), pacing.fell(0)] == [1, 2]
+    pacing.reset()
+    assert pacing.held() is None
+    assert pacing.fell(0) == 1
+
+
+def test_only_a_trial_closes_a_breaker() -> None:
+    """W-59: one that was ready before it opened, and goes on, proves nothing."""
+    pacing = Pacing(CALM, Breaker(most=1), VirtualClock(), Random(1))
+    pacing.fell(0)
+    pacing.fell(0)
+    assert not pacing.prospered()
+    assert pacing.tried()
+    assert pacing.prospered()

@@ -13,10 +13,10 @@ from detent.runtime.supervisor.body import PERMANENT
 from detent.runtime.supervisor.breaker import Breaker
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.snapshot import BREAKER
-from detent.runtime.supervisor.spec import OnKilled, Restart, StartRate
+from detent.runtime.supervisor.spec import OnKilled, OnSick, Probe, Restart, StartRate
 from detent.runtime.supervisor.strategy import Strategy, affected
 from detent.runtime.supervisor.supervisor import Supervisor
-from tests.runtime.supervisor.stage import CLEAN, CRASH, EPOCH, Stage
+from tests.runtime.supervisor.stage import CALM, CLEAN, CRASH, EPOCH, Stage
 
 _S = WorkerState
 ORDERED = (Strategy.ONE_FOR_ALL, Strategy.REST_FOR_ONE)
@@ -379,3 +379,36 @@ async def test_only_an_end_that_nobody_asked_for_is_a_warning(
     ]
     assert (logging.WARNING, "a") in said
     assert (logging.DEBUG, "b") in said
+
+
+async def test_a_start_that_waits_for_the_time_of_day_hears_of_a_new_one(stage: Stage) -> None:
+    """Section 22: a schedule is a time of day; while that is as it was, nothing is written."""
+    at = stage.clock.now() + 3_600_000_000
+    supervisor = await stage.running(stage.spec("a", start_at=at))
+    one = live(supervisor, "a")
+    await stage.clock.advance(300)
+    assert [event.name for event in stage.journal.history(one.id)] == ["create", "hold"]
+    stage.clock.set(3_300)
+    await stage.clock.advance(60)
+    assert one.state is _S.RUNNING
+
+
+async def test_a_kill_is_no_fall(stage: Stage) -> None:
+    """W-50: the next one comes at once, and it does not count."""
+    supervisor = await stage.running(stage.spec("a"))
+    await stage.during(supervisor.kill("a"))
+    await stage.clock.settle()
+    assert live(supervisor, "a").state is _S.RUNNING
+    assert supervisor.slots["a"].pacing.total == 0
+
+
+async def test_who_is_stopped_for_its_health_takes_no_siblings_with_it(stage: Stage) -> None:
+    """W-49: an end that we asked for."""
+    probe = Probe(on_sick=OnSick.RESTART)
+    specs = stage.spec("a"), stage.spec("b", probe=probe)
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL, backoff=CALM)
+    stage.last("b").well = False
+    await stage.clock.until(lambda: stage.made("b") == 2)
+    await stage.clock.advance(5)
+    assert live(supervisor, "b").state is _S.RUNNING
+    assert stage.made("a") == 1

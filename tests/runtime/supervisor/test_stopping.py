@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from detent.lifecycle.worker import Exit, WorkerState
 from detent.runtime.supervisor.spec import Restart
 from detent.runtime.supervisor.strategy import Strategy
@@ -237,3 +239,29 @@ async def test_a_force_that_fails_is_tried_again(stage: Stage) -> None:
     await stage.during(supervisor.stop_slot("a", 1), 30)
     assert tries == [_S.STOPPING] * 3
     assert one.state is _S.KILLED
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+async def test_a_clock_that_is_set_changes_no_grace(stage: Stage, jump_s: int) -> None:
+    """W-10: shorter is what ends sooner, whatever the time of day is by then."""
+    supervisor = await stage.running(stage.spec("a", {"obeys_in": None}))
+    one = live(supervisor, "a")
+    stopping = asyncio.ensure_future(supervisor.stop_slot("a", 60))
+    await stage.clock.advance(1)
+    stage.clock.set(jump_s)
+    longer = asyncio.ensure_future(supervisor.stop_slot("a", 100))
+    await stage.clock.advance(1)
+    assert "hastened" not in [event.name for event in stage.journal.history(one.id)]
+    await stage.during(supervisor.kill("a"), 2)
+    assert one.state is _S.KILLED
+    await asyncio.gather(stopping, longer)
+
+
+async def test_a_longer_time_for_the_tree_does_not_count(stage: Stage) -> None:
+    """W-10, W-23."""
+    specs = [stage.spec(name, {"obeys_in": None}, stop_grace_s=50) for name in "ab"]
+    supervisor = await stage.running(*specs, strategy=Strategy.ONE_FOR_ALL)
+    stopping = asyncio.ensure_future(supervisor.stop(5))
+    await stage.clock.advance(1)
+    await stage.during(supervisor.stop(100), 5)
+    await stopping

@@ -8,6 +8,7 @@ import pytest
 
 from detent.errors import IllegalTransition, SuspendTimeout
 from detent.lifecycle.worker import WorkerState
+from detent.runtime.supervisor.supervisor import Supervisor
 from tests.runtime.supervisor.stage import CRASH, Stage
 from tests.runtime.supervisor.test_restarting import live
 
@@ -132,3 +133,88 @@ async def test_a_body_that_cannot_go_quiet_says_so(stage: Stage) -> None:
     with pytest.raises(ConnectionError):
         await supervisor.suspend("a")
     assert live(supervisor, "a").state is _S.RUNNING
+
+
+async def reborn(stage: Stage, state: WorkerState) -> Supervisor:
+    """One whose slot was suspended, and that fell; its next instance is in that state."""
+    supervisor = await stage.running(stage.spec("a", {"ready_in": 2.0, "quiet_in": 2.0}))
+    await stage.during(supervisor.suspend("a"))
+    stage.last("a").die(CRASH)
+    await stage.clock.settle()
+    await stage.clock.until(lambda: live(supervisor, "a").state is state)
+    return supervisor
+
+
+async def test_who_dies_before_it_is_quiet_again_takes_nothing_back(stage: Stage) -> None:
+    """W-38: suspended by somebody, a slot stays so until somebody says otherwise."""
+    supervisor = await reborn(stage, _S.RUNNING)
+    stage.last("a").die(CRASH)
+    await stage.clock.advance(20)
+    assert stage.made("a") == 3
+    assert live(supervisor, "a").state is _S.SUSPENDED
+    again = await reborn(stage, _S.RUNNING)
+    await stage.during(again.stop())
+    assert again.slots["a"].is_suspended
+
+
+async def test_who_does_not_go_quiet_in_a_suspended_slot_is_asked_again(stage: Stage) -> None:
+    """W-38: it was told at its birth to take nothing in, and nobody tells it otherwise."""
+    supervisor = await reborn(stage, _S.STARTING)
+    stage.last("a").quiet_in = None
+    await stage.clock.advance(100)
+    assert stage.last("a").told == ["spawn", *(["suspend"] * 4)]
+    stage.last("a").quiet_in = 0.0
+    await stage.clock.advance(40)
+    assert live(supervisor, "a").state is _S.SUSPENDED
+    assert supervisor.slots["a"].is_suspended
+
+
+async def test_a_resume_calls_off_a_suspend_that_is_under_way(stage: Stage) -> None:
+    """W-10, W-38: whoever is told last to go on, goes on."""
+    supervisor = await stage.running(stage.spec("a", {"quiet_in": 5.0}))
+    suspending = asyncio.ensure_future(supervisor.suspend("a"))
+    await stage.clock.advance(1)
+    await supervisor.resume("a")
+    with pytest.raises(SuspendTimeout, match="told to go on"):
+        await suspending
+    await stage.clock.advance(10)
+    assert stage.last("a").told == ["spawn", "suspend", "resume"]
+    assert live(supervisor, "a").state is _S.RUNNING
+    assert not supervisor.slots["a"].is_suspended
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+@pytest.mark.parametrize("state", [_S.PENDING, _S.STARTING, _S.RUNNING])
+async def test_a_slot_is_resumed_while_its_next_instance_comes(
+    stage: Stage, state: WorkerState, all_of_them: bool
+) -> None:
+    """W-41: resumed is the slot, whatever became of the instance that was suspended."""
+    supervisor = await reborn(stage, state)
+    if all_of_them:
+        assert (await supervisor.resume_all()).errors == {}
+    else:
+        await supervisor.resume("a")
+    await stage.clock.advance(20)
+    assert live(supervisor, "a").state is _S.RUNNING
+    assert stage.last("a").told[-1] == ("spawn" if state is _S.PENDING else "resume")
+    assert not supervisor.slots["a"].is_suspended
+
+
+async def test_a_suspend_of_what_is_removed_keeps_nothing_of_it(stage: Stage) -> None:
+    """W-62: the slot is forgotten, whoever still waits for it to go quiet."""
+    supervisor = await stage.running(stage.spec("a", {"quiet_in": None}))
+    suspending = asyncio.ensure_future(supervisor.suspend("a"))
+    await stage.clock.settle()
+    await stage.during(supervisor.remove("a"))
+    with pytest.raises(IllegalTransition):
+        await suspending
+    assert stage.journal.slot("a") is None
+
+
+async def test_a_resume_is_no_new_start(stage: Stage) -> None:
+    """W-04, W-54: what it has proven, it has proven."""
+    supervisor = await stage.running(stage.spec("a"))
+    await stage.clock.advance(50)
+    await supervisor.suspend("a")
+    await supervisor.resume("a")
+    assert live(supervisor, "a").uptime_s == 50

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from detent.errors import BadSpec
@@ -29,7 +31,9 @@ class Backoff(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         need(self.initial_s >= 0, "backoff.initial_s", "must not be negative")
         need(self.factor >= 1, "backoff.factor", "must be 1 or more, or waits would shrink")
+        need(self.factor < math.inf, "backoff.factor", "must have an end")
         need(self.most_s >= self.initial_s, "backoff.most_s", "must not be below initial_s")
+        need(self.most_s < math.inf, "backoff.most_s", "must have an end")
         need(self.reset_s >= 0, "backoff.reset_s", "must not be negative")
         need(0 <= self.jitter <= 1, "backoff.jitter", "is a share between 0 and 1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
 import msgspec
@@ -23,7 +24,8 @@ class Breaker(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for field in ("most", "window_s", "cool_down_s"):
-            need(getattr(self, field) > 0, f"breaker.{field}", "must be more than 0")
+            holds = 0 < getattr(self, field) < math.inf
+            need(holds, f"breaker.{field}", "must be more than 0, and not without end")
 
 
 class Circuit(StrEnum):

@@ -9,7 +9,7 @@ from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.probing import keep_probing
 from detent.runtime.supervisor.recycling import keep_weighing
 from detent.runtime.supervisor.slot import Slot
-from detent.runtime.supervisor.suspending import suspend
+from detent.runtime.supervisor.suspending import keep_quiet, rouse
 
 if TYPE_CHECKING:
     from detent.runtime.supervisor.core import Core
@@ -25,7 +25,9 @@ class Care:
         """Look after an instance, from the moment it is ready."""
         run = self._core.tasks.run
         if slot.is_suspended and live.record.suspendable:
-            run(suspend(slot, live, self._core.tasks), f"suspending {slot.path}")
+            run(keep_quiet(slot, live, self._core.tasks), f"suspending {slot.path}")
+        elif live.is_hushed and not slot.is_suspended:
+            run(rouse(live), f"rousing {slot.path}")
         if slot.pacing.breaker is not None:
             run(self._trial(slot, live, slot.pacing.breaker.window_s), f"trial of {slot.path}")
         if slot.spec.probe is not None:

@@ -108,7 +108,7 @@ class Core:
         if not self.path:
             self.lost = await recover(self.tree, self._remains)
         for slot in self.slots.values():
-            slot.last = self.tree.journal.last_of(slot.path)
+            slot.look_back()
         try:
             await self._start_all()
         except BaseException:
@@ -180,14 +180,15 @@ class Core:
 
     async def bring_up(self, slot: Slot, *, urged: bool = False) -> Live:
         """Give the slot an instance; come back when that is ready, or has ended before."""
-        if slot.live is not None and not slot.live.done.done():
-            slot.live.is_urged |= urged
-            slot.changed.set()
-            return slot.live
-        slot.is_awaited = True
-        live = await self.born(slot, slot.spec)
-        live.is_urged = urged
-        slot.live, slot.is_awaited = live, False
+        async with slot.filling:
+            if slot.live is not None and not slot.live.done.done():
+                slot.live.is_urged |= urged
+                slot.changed.set()
+                return slot.live
+            slot.is_awaited = True
+            live = await self.born(slot, slot.spec)
+            live.is_urged = urged
+            slot.live, slot.is_awaited = live, False
         await launch(self, slot, live, slot.spec)
         return live
 

@@ -79,6 +79,11 @@ class Live:
         self.deadline = 0.0
         """When its grace ends, on the monotonic clock."""
         self.quieting: asyncio.Task[None] | None = None
+        """Waits for it to go quiet."""
+        self.roused = asyncio.Event()
+        """It was told to go on while somebody waits for it to go quiet."""
+        self.is_hushed = False
+        """It was told at its birth to take nothing in."""
         self.ready_at: float | None = None
         self.needs_ready_signal = True
         tree.tell()
@@ -90,6 +95,11 @@ class Live:
     @property
     def state(self) -> WorkerState:
         return self.record.state
+
+    @property
+    def is_quieting(self) -> bool:
+        """Whether somebody waits for it to go quiet."""
+        return self.quieting is not None and not self.quieting.done()
 
     @property
     def uptime_s(self) -> float:
@@ -117,7 +127,13 @@ class Live:
             settle(self.done, self.record)
         return True
 
-    async def insist(self, verb: Callable[..., Answer], *told: Any, **more: Any) -> bool:
+    async def insist(
+        self,
+        verb: Callable[..., Answer],
+        *told: Any,
+        so_long_as: Callable[[], bool] = lambda: True,
+        **more: Any,
+    ) -> bool:
         """A move that follows from what has happened: tried until the journal takes it.
 
         A journal that cannot be written does not undo what it should tell; until it can, nobody
@@ -125,12 +141,13 @@ class Live:
         """
         what, clock = f"what happened to {self.id} is not written down", self.tree.clock
         complaint = Complaint(_log, what, clock.monotonic)
-        while True:
+        while so_long_as():
             try:
                 return self.move(verb, *told, **more)
             except BadJournal as error:
                 complaint.say(str(error))
-                await self.tree.clock.sleep(_RETRY_S)
+                await clock.sleep(_RETRY_S)
+        return False
 
     async def finish(self, seen: Exit) -> bool:
         """The one way to an end, whoever saw it; a second report is counted and ignored."""

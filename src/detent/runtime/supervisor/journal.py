@@ -7,6 +7,7 @@ a time, and the directory's lock says by which.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from detent.runtime.supervisor import sql
 from detent.runtime.supervisor.entries import Entry, Note, SlotRow, entry_of
 from detent.runtime.supervisor.locking import Lock
 
+_log = logging.getLogger("detent.supervisor")
 KEPT: Final = 1_000
 """How many ended instances are kept, at least until they are shipped."""
 READ_MAX: Final = 1_000
@@ -166,7 +168,11 @@ class Journal:
         self._ended += 1
         if self._ended >= min(_SLACK, self._kept):
             self._ended = 0
-            self.prune()
+            try:
+                self.prune()
+            except BadJournal as error:
+                # The end itself is written: whoever hears that it is not writes it for ever.
+                _log.warning("what is old is forgotten later: %s", error)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -191,11 +197,11 @@ class Journal:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    path.touch(mode=0o600, exist_ok=True)
-    path.chmod(0o600)
     try:
+        path.touch(mode=0o600, exist_ok=True)
+        path.chmod(0o600)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise _broken(path.parent, error) from error
     try:
         _prepare(db, path)

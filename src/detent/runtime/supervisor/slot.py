@@ -50,14 +50,17 @@ class Slot:
         """How long its next instance may live before it is replaced for its memory."""
         self.is_awaited = False
         """It has no instance yet, but a task is about to give it one."""
-        self.last: Instance | None = tree.journal.last_of(path)
+        self.last: Instance | None = None
         self.row = tree.journal.slot(path) or SlotRow(path, str(uuid4()))
         self.is_probed = spec.probe is not None and spec.probe.enabled
         self.changed = asyncio.Event()
         """What holds its start may have changed: look again."""
+        self.filling = asyncio.Lock()
+        """One instance is made at a time: with a full disk that takes longer than a moment."""
         self.busy = asyncio.Lock()
         """One change of what the slot is at a time; stopping never waits for it."""
         tree.journal.put_slot(self.row)
+        self.look_back()
 
     @property
     def name(self) -> str:
@@ -66,6 +69,10 @@ class Slot:
     @property
     def is_suspended(self) -> bool:
         return self.row.suspended
+
+    def look_back(self) -> None:
+        """Who was here before. In a new slot nobody was, though one before it was called so too."""
+        self.last = self.tree.journal.last_of(self.path) if self.row.attempts else None
 
     def build(self, spec: Spec) -> Live:
         """A fresh instance in a fresh body; nothing of it runs yet."""
@@ -79,6 +86,7 @@ class Slot:
         """What the new instance is told. The attempt is counted on disk before it is made."""
         self.keep(attempts=self.row.attempts + 1)
         last, row = self.last, self.row
+        live.is_hushed = row.suspended
         return Handover(
             instance=live.id,
             slot=self.path,

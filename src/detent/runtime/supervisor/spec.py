@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -101,7 +102,8 @@ class StartRate(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         need(self.most > 0, "rate.most", "must be more than 0")
-        need(self.window_s > 0, "rate.window_s", "must be more than 0")
+        is_window = 0 < self.window_s < math.inf
+        need(is_window, "rate.window_s", "must be more than 0, and not without end")
 
 
 class Spec(msgspec.Struct, frozen=True):

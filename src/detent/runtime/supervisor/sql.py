@@ -85,7 +85,8 @@ PUT_SLOT: Final = (
     "INSERT OR REPLACE INTO slot (name, resume_id, attempts, suspended, resume_token)"
     " VALUES (?, ?, ?, ?, ?)"
 )
-DROP_SLOT: Final = "DELETE FROM slot WHERE name = ?"
+# With everything below it.
+DROP_SLOT: Final = "DELETE FROM slot WHERE name = ?1 OR substr(name, 1, length(?1) + 1) = ?1 || '/'"
 
 BEGIN_CURSOR: Final = "INSERT OR IGNORE INTO cursor (name, seq) VALUES (?, 0)"
 CURSOR: Final = "SELECT seq FROM cursor WHERE name = ?"

@@ -14,12 +14,15 @@ from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Held, Rate
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.spec import Spec
-from detent.runtime.supervisor.stopping import give_up_init
+from detent.runtime.supervisor.stopping import give_up_init, tried
 from detent.runtime.supervisor.tasks import Tasks
 
 _log = logging.getLogger("detent.supervisor")
 _US: Final = 1_000_000
 _RETRY_S: Final = 1.0
+_LOOK_S: Final = 60.0
+"""So often the time of day is looked at again: the clock may have been set."""
+_SAME_S: Final = 0.1
 
 
 class Host(Protocol):
@@ -74,15 +77,20 @@ async def _govern(host: Host, slot: Slot, live: Live, spec: Spec) -> None:
     clock, known = slot.tree.clock, None
     while host.may_start(slot) and (held := _held(host, slot, live, spec)) and not live.done.done():
         left = held.due - clock.monotonic()
-        if held != known:
+        if known is None or _differs(held, known):
             live.move(w.hold, held.governor, clock.now() + round(left * _US))
             known = held
         changed = asyncio.ensure_future(slot.changed.wait())
         try:
-            await done_within(clock, left, live.done, changed)
+            await done_within(clock, min(left, _LOOK_S), live.done, changed)
         finally:
             changed.cancel()
         slot.changed.clear()
+
+
+def _differs(held: Held, known: Held) -> bool:
+    """Two clocks that are read one after the other are never quite as far apart as before."""
+    return held.governor is not known.governor or abs(held.due - known.due) > _SAME_S
 
 
 def _held(host: Host, slot: Slot, live: Live, spec: Spec) -> Held | None:
@@ -90,7 +98,7 @@ def _held(host: Host, slot: Slot, live: Live, spec: Spec) -> Held | None:
     if live.is_urged:
         return host.rate.held()
     if spec.start_at is not None and (early := spec.start_at - clock.now()) > 0:
-        return Held(Governor.SCHEDULE, round(clock.monotonic() + early / _US, 3))
+        return Held(Governor.SCHEDULE, clock.monotonic() + early / _US)
     return slot.pacing.held() or host.rate.held()
 
 
@@ -141,10 +149,24 @@ def _code(spawning: asyncio.Task[object]) -> str:
 
 async def _watch(live: Live) -> None:
     """The one who sees the end. What it had said before it ended, it has said."""
-    seen = await live.body.ended()
-    if _is_proven(live):
-        await live.insist(w.ready)
+    seen = await _seen(live)
+    await _own_up(live)
     await live.finish(seen)
+
+
+async def _seen(live: Live) -> Exit:
+    """How it ended; what nobody can see any more is ended for sure, and counts as a failure."""
+    try:
+        return await live.body.ended()
+    except Exception as error:
+        _log.exception("the end of %s cannot be seen", live.id)
+        await tried(live, live.body.force(), "force")
+        return Exit(Ending.RAISED, code=type(error).__name__)
+
+
+async def _own_up(live: Live) -> None:
+    """Ready, if it is proven; a stop that can be written down before that comes first."""
+    await live.insist(w.ready, so_long_as=lambda: _is_proven(live))
 
 
 def _is_proven(live: Live) -> bool:
@@ -159,9 +181,8 @@ async def _prove(host: Host, slot: Slot, live: Live, patience: Patience) -> None
     proving = live.proving
     assert proving is not None  # noqa: S101 - set by the only caller
     await patience.lasts_until(proving, live.done)
-    if _is_proven(live):
-        await live.insist(w.ready)
-    elif live.state is WorkerState.STARTING and not live.record.stop_requested:
+    await _own_up(live)
+    if live.state is WorkerState.STARTING and not live.record.stop_requested:
         await give_up_init(live)
     proving.cancel()
     if live.state is WorkerState.RUNNING:

@@ -39,11 +39,10 @@ async def stop(
 
     A grace of nothing is the kill: the same ladder without the waiting.
     """
-    force_at = live.tree.clock.now() + round(grace_s * _US)
-    changed = live.move(w.stop, force_at=force_at, cause=cause, by=by)
+    deadline = live.tree.clock.monotonic() + grace_s
+    changed = live.move(w.stop, force_at=_force_at(live, deadline, grace_s), cause=cause, by=by)
     if live.state.is_terminal:
         return live.record
-    deadline = live.tree.clock.monotonic() + grace_s
     if live.ladder is None:
         live.deadline = deadline
         live.ladder = tasks.run(_descend(live, grace_s), f"stopping {live.id}")
@@ -52,6 +51,14 @@ async def stop(
         live.hastened.set()
         await tried(live, live.body.hasten(grace_s), "hasten")
     return await asyncio.shield(live.done)
+
+
+def _force_at(live: Live, deadline: float, grace_s: float) -> int:
+    """The instant to write down. A further one counts from the first: clocks are set meanwhile."""
+    known = live.record.force_at
+    if live.ladder is None or known is None:
+        return live.tree.clock.now() + round(grace_s * _US)
+    return known + round((deadline - live.deadline) * _US)
 
 
 async def _descend(live: Live, grace_s: float) -> None:
@@ -73,7 +80,9 @@ async def _descend(live: Live, grace_s: float) -> None:
 
 
 async def _asked(live: Live, grace_s: float) -> None:
-    """What is not there yet is asked as soon as it is."""
+    """What is not there yet is asked when it is; a branch is there before all below it are."""
+    if live.body.kind == "supervisor":
+        await tried(live, live.body.ask(grace_s), "ask")
     existing = asyncio.ensure_future(live.exists.wait())
     try:
         remaining = live.deadline - live.tree.clock.monotonic()

@@ -22,7 +22,7 @@ from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.snapshot import Snapshot, of_slot
 from detent.runtime.supervisor.spec import Probe, Spec
 from detent.runtime.supervisor.stopping import stop
-from detent.runtime.supervisor.suspending import SUSPEND_S, resume, suspend
+from detent.runtime.supervisor.suspending import SUSPEND_S, resume, rouse, suspend
 
 _S = WorkerState
 
@@ -95,8 +95,15 @@ class Supervisor(Core):
     async def pause(self, name: str, within_s: float = SUSPEND_S, *, by: By | None = None) -> None:
         """End it where it stands; `start_slot` goes on from there, in a new instance."""
         core, slot = self.find(name)
-        await take_token(slot, self._live(slot), within_s)
-        await core.stop_slot(slot.name, by=by)
+        live = self._live(slot)
+        await take_token(slot, live, within_s)
+        try:
+            await core.stop_slot(slot.name, by=by)
+        except BadJournal:
+            # It goes on, so the next one is not to begin where it stood.
+            slot.forget_token()
+            await rouse(live)
+            raise
 
     def reset(self, name: str) -> None:
         """Close its breaker and forget its backoff: the fault is mended."""
@@ -181,6 +188,10 @@ class Supervisor(Core):
                 await step
             except DetentError as error:
                 errors[name] = error
+        # They start in the order of the list and stop in its reverse; who could not go comes last.
+        order = {name: place for place, name in enumerate(wanted)}
+        listed = sorted(self.slots.items(), key=lambda one: order.get(one[0], len(order)))
+        self.slots = dict(listed)
         return errors
 
     # --- all slots ------------------------------------------------------------------------------
@@ -200,7 +211,8 @@ class Supervisor(Core):
         """First one first."""
         errors: dict[str, DetentError] = {}
         for slot in tuple(self.slots.values()):
-            if slot.live is not None and slot.live.state is _S.SUSPENDED:
+            live = slot.live
+            if live is not None and (slot.is_suspended or live.is_quieting):
                 try:
                     await self.resume(slot.name)
                 except DetentError as error:
@@ -248,22 +260,30 @@ class Supervisor(Core):
     async def fill(self, slot: Slot) -> None:
         """Bring it up, whatever holds it back; come back when it is ready."""
         async with slot.busy:
+            slot.is_wanted, slot.is_given_up = True, False
+            await _emptied(slot)
             if self.slots.get(slot.name) is not slot:
                 raise _unknown(slot.name, self.path)
-            slot.is_wanted, slot.is_given_up = True, False
+            if not self.is_open:
+                raise StartFailed(
+                    f"Slot {slot.path} cannot be started: its supervisor is {self.phase}",
+                    slot=slot.path,
+                )
             live = await self.bring_up(slot, urged=True)
         record = live.record
         if live.done.done() and record.started_at is None and not record.stop_requested:
             raise self.start_failed(slot, live)
 
     async def _added(self, slot: Slot) -> None:
+        self._first.add(slot)
         try:
             await self.fill(slot)
         except StartFailed:
-            # At once, before its end is heard: who is not listed is not started again.
             if self.slots.get(slot.name) is slot:
                 self.forget(slot)
             raise
+        finally:
+            self._first.discard(slot)
 
     async def refill(self, slot: Slot, grace_s: float) -> None:
         """Stop what is there, and bring up another."""
@@ -302,8 +322,8 @@ class Supervisor(Core):
 
     def forget(self, slot: Slot) -> None:
         """Strike it off the list, with what it kept."""
-        del self.slots[slot.name]
         self.tree.journal.drop_slot(slot.path)
+        del self.slots[slot.name]
         self.note(slot, "removed")
 
     def _suspended(self) -> str:
@@ -313,6 +333,14 @@ class Supervisor(Core):
             if slot.live is not None and slot.live.record.suspendable
         ]
         return "none" if not any(able) else "all" if all(able) else "some"
+
+
+async def _emptied(slot: Slot) -> None:
+    """Whoever is on its way out goes first; what was to follow that, somebody has decided anew."""
+    live = slot.live
+    if live is not None and live.record.stop_requested and not live.done.done():
+        live.after = After.GROUP
+        await asyncio.shield(live.done)
 
 
 def _unknown(name: str, path: str) -> UnknownSlot:

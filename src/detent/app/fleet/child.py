@@ -150,7 +150,7 @@ class Child:
         self._distant = Distant(self._app, self._told, self._instance)
         office = self._distant.office
         office.directed = self._directed
-        await self._distant.begin(lambda: self._do(self._lapse()), self._proof.renew)
+        await self._distant.begin(lambda: self._do(self._lapse()), self._proven)
         self._settings = self._told.settings.serving(self._app.queues, office.key_queues)
         office.serve(self._settings)
         return office
@@ -158,6 +158,11 @@ class Child:
     def _directed(self, state: str) -> None:
         """With every beat; only what is new is done."""
         before, self._directive = self._directive, state
+    def _proven(self, until: float) -> None:
+        """Our supervisor hears it too: at our end nothing that we say of it would be believed."""
+        self._proof.renew(until)
+        self._inside.tell({"kind": "proven", "until": until})
+
         if self._worker is None or state == before:
             return
         if state == "quiet":

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -18,76 +16,15 @@ import msgspec
 from detent.app.detent import Detent
 from detent.app.fleet.awaiting import reached
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.orders import LOST, Orders
+from detent.app.fleet.graves import Graves
+from detent.app.fleet.orders import Orders
 from detent.engine.access import ALL_QUEUES
-from detent.errors import DetentError
 from detent.runtime.remote.address import Server
 from detent.runtime.remote.client import Client
-from detent.runtime.remote.office import tell_gone
 from detent.runtime.supervisor.spec import Spec
-from detent.stores.api import WorkerRow
 
 _log = logging.getLogger("detent.fleet")
 _WORKER: Final = "worker-"
-_AGAIN_S: Final = 2.0
-_TRIES: Final = 300
-"""How often a server that is away is told of an end: later nothing depends on it."""
-
-
-class _Graves:
-    """Tells the server who has ended. That they live, they tell themselves."""
-
-    def __init__(self, client: Client, tenants: Sequence[str]) -> None:
-        self._client = client
-        self._tenants = tenants
-        self._late: set[asyncio.Task[None]] = set()
-
-    def add(self, row: WorkerRow) -> None:
-        """Nothing: a worker tells its server of itself."""
-
-    async def registered(self, instance: str) -> None:
-        """Return at once: a worker begins when its server has heard it."""
-
-    def tell(self, instance: str, state: str) -> None:
-        """Nothing: a worker tells its server its state."""
-
-    async def gone(
-        self,
-        instance: str,
-        cause: str,  # noqa: ARG002 - the server knows no causes
-        exit_code: int | None,
-        *,
-        crowded: bool,  # noqa: ARG002
-    ) -> bool:
-        """What it held is free at once; unheard, as soon as its leases are over.
-
-        One that ended because the server was away is told of again, before they are: that spares
-        its jobs a loss.
-        """
-        has_lapsed = exit_code == LOST
-        try:
-            await tell_gone(self._client, instance, self._tenants, has_lapsed=has_lapsed)
-        except DetentError as error:
-            _log.warning("the end of worker %s could not be told: %s", instance, error)
-            if has_lapsed:
-                task = asyncio.create_task(self._tell_later(instance))
-                self._late.add(task)
-                task.add_done_callback(self._late.discard)
-            return False
-        return True
-
-    async def close(self) -> None:
-        """Nobody is told anything more."""
-        for task in self._late:
-            task.cancel()
-        await asyncio.gather(*self._late, return_exceptions=True)
-
-    async def _tell_later(self, instance: str) -> None:
-        for _ in range(_TRIES):
-            await asyncio.sleep(_AGAIN_S)
-            with suppress(DetentError):
-                await tell_gone(self._client, instance, self._tenants, has_lapsed=True)
-                return
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -118,10 +55,11 @@ class DistantFleet(Fleet):
         return []
 
     async def _begin(self) -> None:
-        self._graves = _Graves(self._client, self.orders.told.settings.tenants)
+        self._graves = Graves(self._client, self.orders.told.settings.tenants)
         self.members.join(self._graves, self.app.bridge)
         self.members.worn = self._relieve
         self.members.told = self._told
+        self.members.proved = self._graves.proven
         self._beside = [asyncio.create_task(_until(self._none_left), name="workers")]
 
     def _told(self, instance: str, directive: str) -> None:
@@ -139,7 +77,11 @@ class DistantFleet(Fleet):
 
     async def _last_words(self) -> None:
         await self.members.buried()
-        await self.app.bridge.reach(self._graves.close())
+
+    async def _end(self) -> None:
+        await super()._end()
+        if self._beside:
+            await self.app.bridge.reach(self._graves.close())
         await self.app.bridge.reach(_closed(self._client))
 
 

@@ -101,6 +101,23 @@ def test_nobody_pays_for_a_server_that_is_away(server: Server, far: Yard) -> Non
     assert fleet.poll() is None
 
 
+@pytest.mark.campaign
+def test_a_fleet_that_is_stopped_while_its_store_is_away_says_so_within_its_time(
+    server: Server, far: Yard
+) -> None:
+    fleet = far.start("--workers", "2", "--grace", "20s")
+    handles = [far.enqueue("held", number, "go") for number in range(2)]
+    eventually(lambda: all(runs_of(far.diary(), number) for number in range(2)))
+    server.control("stop", "-m", "immediate")
+    eventually(lambda: "its jobs are stopped" in far.log(fleet))
+    fleet.send_signal(signal.SIGTERM)
+    eventually(lambda: "it is told on" in far.log(fleet))
+    server.control("start")
+    assert fleet.wait(60) == 0, far.log(fleet)
+    names = [[event.name for event in one] for one in far.events_of(handles)]
+    assert names == [["enqueue", "claim", "hand_back", "due"]] * 2, far.log(fleet)
+
+
 async def test_nobody_pays_where_a_program_works_itself(server: Server, far: Yard) -> None:
     async with far.app.working(slots=4):
         job = await far.app.jobs["held"].aenqueue(0, "go")

@@ -153,6 +153,11 @@ class Beating:
         """Whether it has."""
         return self._told.is_set()
 
+    @property
+    def untold(self) -> Sequence[str]:
+        """Who had lapsed, and of whose end the store has not heard: others will charge its jobs."""
+        return [death.id for death in tuple(self._deaths.values()) if death.lapsed]
+
     # --- the two loops --------------------------------------------------------------------------
 
     async def run(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -64,6 +65,8 @@ class Fleet:
         """One change of all workers at a time."""
         self._relieving: set[str] = set()
         self._beside: list[asyncio.Task[Any]] = []
+        self._stop_by: float | None = None
+        """When the time is over that stopping may take."""
 
     async def __aenter__(self) -> Self:
         async with self._changing:
@@ -85,6 +88,9 @@ class Fleet:
 
     async def stop(self, budget_s: float | None = None) -> None:
         """Stop all workers, each within its grace, or all within the budget."""
+        usual_s = self.orders.grace_s + _SPARE_S
+        by = time.monotonic() + (usual_s if budget_s is None else budget_s)
+        self._stop_by = by if self._stop_by is None else min(by, self._stop_by)
         await self.supervisor.stop(budget_s)
 
     async def force(self) -> None:
@@ -232,16 +238,27 @@ class Fleet:
             await self.supervisor.stop_live(live, 0)
 
     async def _end(self) -> None:
-        try:
-            if self._beside:
-                await asyncio.wait_for(self._last_words(), _LAST_WORDS_S)
-        except (DetentError, TimeoutError) as error:
-            why = str(error) or "the store does not answer"
-            _log.warning("the last of the journal is shipped next time: %s", why)
+        if self._beside:
+            await self._part()
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
         self.journal.close()
+
+    async def _part(self) -> None:
+        """Last words; that a store was away is worth the rest of the time there is to tell it."""
+        await self._say_last()
+        if self._stop_by is not None and self.members.has_untold:
+            left_s = self._stop_by - time.monotonic() - _LAST_WORDS_S
+            if await self.members.told_late(left_s):
+                await self._say_last()
+
+    async def _say_last(self) -> None:
+        try:
+            await asyncio.wait_for(self._last_words(), _LAST_WORDS_S)
+        except (DetentError, TimeoutError) as error:
+            why = str(error) or "the store does not answer"
+            _log.warning("the last of the journal is shipped next time: %s", why)
 
     async def _last_words(self) -> None:
         """Who ended is told first, and nobody waits for the next fleet to free what they held."""

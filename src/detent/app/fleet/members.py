@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -49,6 +50,15 @@ class Registry(Protocol):
         """It has ended, and others may have brought it down; whether that could be told."""
         ...
 
+    @property
+    def untold(self) -> Sequence[str]:
+        """Who ended because it could not be renewed, while that could not be told yet."""
+        ...
+
+    async def buried(self) -> None:
+        """Return when there is no such one."""
+        ...
+
 
 class Member(ProcessBody):
     """One worker process. What it last said of itself is in `status`."""
@@ -83,6 +93,8 @@ class Member(ProcessBody):
             self.is_crowded = message.get("crowded") is True
         elif message["kind"] == "told":
             self._members.told(self.instance, str(message.get("directive")))
+        elif message["kind"] == "proven":
+            self._members.proved(self.instance, float(message["until"]))
 
 
 class Members:
@@ -93,8 +105,6 @@ class Members:
 
     def __init__(self, orders: Orders, supervisor: str) -> None:
         self._orders = orders
-        elif message["kind"] == "proven":
-            self._members.proved(self.instance, float(message["until"]))
         self._supervisor = supervisor
         self._alive: dict[str, Member] = {}
         self._following: set[asyncio.Task[None]] = set()
@@ -102,6 +112,8 @@ class Members:
         """Told, again and again, who says of itself that another should take its place."""
         self.told: Callable[[str, str], None] = lambda _, __: None
         """Told who was told what by whoever keeps its jobs."""
+        self.proved: Callable[[str, float], None] = lambda _, __: None
+        """Told until when whoever keeps its jobs trusts one that speaks to them itself."""
         self._beating: Registry | None = None
         self._bridge: Bridge | None = None
 
@@ -112,8 +124,6 @@ class Members:
     def make(self, logs: Path, slot: str, environment: Mapping[str, str]) -> Callable[[], Member]:
         """What builds a fresh body for every instance of that slot."""
         told = msgspec.json.encode(self._orders.told).decode()
-        self.proved: Callable[[str, float], None] = lambda _, __: None
-        """Told until when whoever keeps its jobs trusts one that speaks to them itself."""
         program = Program(
             command=(sys.executable, "-m", "detent.app.fleet.child"),
             environment={**environment, TOLD: told},
@@ -138,7 +148,25 @@ class Members:
 
     async def buried(self) -> None:
         """Return when the store has heard of every end there was."""
-        await asyncio.gather(*self._following)
+        if self._following:
+            # Whoever does not wait any longer calls nothing off: it is told on.
+            await asyncio.wait(self._following)
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether somebody ended because nobody could renew it, and nobody has heard that."""
+        return self._beating is not None and bool(self._beating.untold)
+
+    async def told_late(self, within_s: float) -> bool:
+        """Go on telling who ended because nobody could renew it; whether that was heard at last."""
+        names = ", ".join(self._beats().untold)
+        _log.warning("nobody has heard yet that %s ended for an outage; it is told on", names)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(within_s, 0)):
+                await self._reach(self._beats().buried())
+        if untold := self._beats().untold:
+            _log.error("nobody has heard why %s ended: others charge its jobs", ", ".join(untold))
+        return not untold
 
     async def _follow(self, member: Member, handover: Handover, born: Born) -> None:
         """Keep it known from the moment it has read its program to its last."""

@@ -108,6 +108,7 @@ class Puppet:
     def __init__(self, **how: Any) -> None:
         self.suspendable = bool(how.get("suspendable", True))
         self.ready_in: float | None = how.get("ready_in", 0.0)
+        self.waits = bool(how.get("waits", False))
         self.obeys_in: float | None = how.get("obeys_in", 0.0)
         self.quiet_in: float | None = how.get("quiet_in", 0.0)
         self.spawn_error: Exception | None = how.get("spawn_error")

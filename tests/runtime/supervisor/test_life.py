@@ -91,6 +91,15 @@ async def test_time_in_which_the_supervisor_stood_still_is_not_the_workers(stage
     await stage.during(supervisor.stop())
 
 
+async def test_who_waits_for_others_is_not_slow_to_start(stage: Stage) -> None:
+    """W-33: a database that is away for longer than a start may take."""
+    spec = stage.spec("a", {"ready_in": 62.0, "waits": True}, init_timeout_s=30)
+    supervisor = stage.supervisor(spec)
+    await stage.during(supervisor.start(), 120)
+    assert stage.last("a").told == ["spawn"]
+    await stage.during(supervisor.stop())
+
+
 async def test_who_is_ready_while_it_is_given_up_is_too_late(stage: Stage) -> None:
     """K4, W-19: its stacks are being taken; then it is forced, and its slot goes on."""
     spec = stage.spec("a", init_timeout_s=30)

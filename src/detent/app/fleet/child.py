@@ -128,8 +128,11 @@ class Child:
 
     async def _made(self, executors: Any) -> Worker:
         """The worker, once whoever keeps the jobs can be reached and knows us."""
+        # A database that is away is not our fault: so long, nobody finds us slow to start.
+        self._inside.tell({"kind": "waits", "on": True})
         office = await (self._opened() if self._told.server is None else self._joined())
         await self._known.wait()
+        self._inside.tell({"kind": "waits", "on": False})
         runner = runner_of(self._app, office, self._instance, executors)
         if self._distant is not None:
             runner.look_s = self._distant.look_s
@@ -155,14 +158,14 @@ class Child:
         office.serve(self._settings)
         return office
 
-    def _directed(self, state: str) -> None:
-        """With every beat; only what is new is done."""
-        before, self._directive = self._directive, state
     def _proven(self, until: float) -> None:
         """Our supervisor hears it too: at our end nothing that we say of it would be believed."""
         self._proof.renew(until)
         self._inside.tell({"kind": "proven", "until": until})
 
+    def _directed(self, state: str) -> None:
+        """With every beat; only what is new is done."""
+        before, self._directive = self._directive, state
         if self._worker is None or state == before:
             return
         if state == "quiet":

@@ -76,6 +76,11 @@ class ProcessBody:
         return self._program.resumable
 
     @property
+    def waits(self) -> bool:
+        """Whether it says that it waits for others before it can be ready."""
+        return self._talk is not None and self._talk.waits
+
+    @property
     def fault(self) -> ChannelBroken | None:
         """What was wrong with its channel, if anything was."""
         return None if self._talk is None else self._talk.fault

@@ -25,6 +25,8 @@ class Conversation:
         self.dumps = False
         self.has_joined = False
         self.done = 0
+        self.waits = False
+        """Whether it has said that it waits for somebody else before it can be ready."""
         self._channel = channel
         self._on_message = on_message
         self._ready = asyncio.Event()
@@ -78,6 +80,8 @@ class Conversation:
         match message["kind"]:
             case "joined":
                 self.has_joined, self.dumps = True, message.get("dumps") is True
+            case "waits":
+                self.waits = message.get("on") is True
             case "ready":
                 self._ready.set()
             case "quiet" | "awake" | "well" | "paused" as kind:

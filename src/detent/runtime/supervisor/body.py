@@ -6,7 +6,7 @@ lives once: a slot builds a fresh one for every instance.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -65,6 +65,16 @@ class Usage(msgspec.Struct, frozen=True):
     rss_bytes: int = 0
     cpu_s: float = 0.0
     done: int = 0
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A body that may have to wait for others before it can be ready."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does now: that is not its fault."""
+        ...
 
 
 class Body(Protocol):

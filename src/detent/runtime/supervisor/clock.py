@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 _US = 1_000
@@ -68,12 +69,14 @@ class Patience:
         self._clock = clock
         self._left_s = seconds
 
-    async def lasts_until(self, *awaited: asyncio.Future[Any]) -> bool:
-        """Whether one of them is done before it is used up."""
+    async def lasts_until(
+        self, *awaited: asyncio.Future[Any], spared: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Whether one of them is done before it is used up. What is `spared` uses up nothing."""
         while self._left_s > 0 and not any(one.done() for one in awaited):
             step_s = min(self._left_s, _STEP_S)
             begun = self._clock.monotonic()
             is_done = await done_within(self._clock, step_s, *awaited)
             used_s = self._clock.monotonic() - begun if is_done else step_s
-            self._left_s -= min(used_s, step_s)
+            self._left_s -= 0.0 if spared() else min(used_s, step_s)
         return any(one.done() for one in awaited)

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from detent.errors import BadJournal, DetentError
 from detent.lifecycle import worker as w
 from detent.lifecycle.worker import Ending, Exit, Governor, WorkerState
+from detent.runtime.supervisor.body import Waiting
 from detent.runtime.supervisor.clock import Patience, done_within
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Held, Rate
@@ -177,10 +178,15 @@ def _is_proven(live: Live) -> bool:
     return proving.done() and not proving.cancelled() and proving.exception() is None
 
 
+def _waits(live: Live) -> bool:
+    """Whether it only waits for somebody else, such as a database that is away."""
+    return isinstance(live.body, Waiting) and live.body.waits
+
+
 async def _prove(host: Host, slot: Slot, live: Live, patience: Patience) -> None:
     proving = live.proving
     assert proving is not None  # noqa: S101 - set by the only caller
-    await patience.lasts_until(proving, live.done)
+    await patience.lasts_until(proving, live.done, spared=lambda: _waits(live))
     await _own_up(live)
     if live.state is WorkerState.STARTING and not live.record.stop_requested:
         await give_up_init(live)

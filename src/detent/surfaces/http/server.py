@@ -9,6 +9,7 @@ import logging
 import math
 import socket
 import time
+from collections.abc import Callable
 from types import FrameType
 
 import msgspec
@@ -47,12 +48,17 @@ class Bind(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
 
+def _nothing() -> None:
+    """Nobody waits for it."""
+
+
 class _Server(uvicorn.Server):
     """Tells the application of a signal at once: whoever waits must not hold up the end."""
 
-    def __init__(self, config: uvicorn.Config, app: WebApp) -> None:
+    def __init__(self, config: uvicorn.Config, app: WebApp, begun: Callable[[], None]) -> None:
         super().__init__(config)
         self._app = app
+        self._begun = begun
         self._work: asyncio.Task[None] | None = None
         self._asked = (0, -math.inf)
         """By which signal, and when."""
@@ -66,6 +72,11 @@ class _Server(uvicorn.Server):
                 raise
             if self.force_exit:
                 _log.warning("stopped at once: what was begun is not finished")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._begun()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """The first signal drains, the second ends; neither is passed on: the end is a good one.
@@ -83,11 +94,14 @@ class _Server(uvicorn.Server):
             self._work.get_loop().call_soon_threadsafe(self._work.cancel)
 
 
-def serve(app: WebApp, bind: Bind) -> bool:
-    """Serve until a signal comes, then drain; false if a second one has cut that short."""
+def serve(app: WebApp, bind: Bind, begun: Callable[[], None] = _nothing) -> bool:
+    """Serve until a signal comes, then drain; false if a second one has cut that short.
+
+    `begun` is called in the loop of the server, when it listens.
+    """
     _look_less_for_garbage()
     _log.addFilter(_is_news)
-    server = _Server(config_of(app, bind), app)
+    server = _Server(config_of(app, bind), app, begun)
     try:
         server.run()
     except SystemExit:

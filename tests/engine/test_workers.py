@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from msgspec.structs import replace
 from detent import stores
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Hurdle, Verdict
+from detent.engine.upkeep import KEPT_US
 from detent.engine.verify import Verification
 from detent.engine.verify.finding import Check, Finding
 from detent.errors import BadHistory
 from detent.lifecycle.event import Event
-from detent.stores.api import Life, Who, WorkerRow
+from detent.stores.api import Fed, Key, Life, Who, WorkerRow
 from detent.stores.memory import MemoryStore
 from tests.contract.living import born, life, whole
 from tests.contract.making import SECOND, Clock
@@ -173,6 +175,89 @@ async def test_who_fell_silent_with_its_supervisor_is_gone(world: World, engine:
     assert [one.id for one in await engine.workers.listed()] == ["well-1", "well-2"]
     gone = await engine.workers.listed(gone=True)
     assert [(one.id, one.state) for one in gone] == [("dead-1", "Gone"), ("dead-2", "Gone")]
+
+
+async def _left_by(world: World, engine: Engine, *fleets: str) -> None:
+    """Each fleet has a worker and a keeper, both running; nobody ever tells their end."""
+    for fleet in fleets:
+        for name, slot in ((f"{fleet}-1", "worker-1"), (f"{fleet}-2", "upkeep")):
+            await engine.workers.ship(_fleet(name, slot, fleet, world.now))
+        row = WorkerRow(f"{fleet}-1", world.now + SECOND, who=Who(supervisor=fleet))
+        await world.store.beat([row], now=world.now)
+
+
+async def _looked_after(world: World, engine: Engine, us: int) -> None:
+    """Upkeep looks again after so long, and has watched for long enough to judge."""
+    world.clock.move(us)
+    for _ in range(8):
+        await engine.upkeep.turn()
+        world.clock.move(3 * SECOND)
+
+
+async def test_what_a_silent_supervisor_left_ends_as_lost_and_is_forgotten(
+    world: World, engine: Engine
+) -> None:
+    """A pod that is killed with its state folder: its histories were kept for ever."""
+    await _left_by(world, engine, "dead", "well")
+    await _looked_after(world, engine, 30 * SECOND)
+    await _left_by(world, engine, "new")
+    beating = WorkerRow("well-3", world.now + 30 * KEPT_US, who=Who(supervisor="well"))
+    await world.store.beat([beating], now=world.now)
+    await _looked_after(world, engine, KEPT_US // 2)
+    assert not [one for one in await world.store.find_instances() if one.state.is_terminal]
+    await _looked_after(world, engine, KEPT_US)
+    ended = [one for one in await world.store.find_instances() if one.state.is_terminal]
+    assert [(one.id, one.cause) for one in ended] == [
+        (name, "lost") for name in ("dead-1", "dead-2", "new-1", "new-2")
+    ]
+    assert await found(world.store) == []
+    await _looked_after(world, engine, KEPT_US + 4_000 * SECOND)
+    await _looked_after(world, engine, 4_000 * SECOND)
+    assert [one.id for one in await world.store.find_instances()] == ["well-1", "well-2"]
+    assert "dead-1" not in [row.id for row in await world.store.workers(gone=True)]
+
+
+async def test_who_comes_back_after_that_ships_everything_else(
+    world: World, engine: Engine
+) -> None:
+    events = whole("dead-1", world.now, slot="worker-1")
+    true = [replace(one, actor_id="fleet dead") for one in events]
+    await _left_by(world, engine, "dead")
+    await _looked_after(world, engine, 30 * SECOND)
+    await _looked_after(world, engine, KEPT_US + SECOND)
+    with pytest.raises(BadHistory, match="not the event that is stored"):
+        await engine.workers.ship(true)
+    assert await engine.workers.ship(whole("next-1", world.now)) == 5
+    assert await found(world.store) == []
+
+
+class Counting(MemoryStore):
+    """A store that counts how often it is asked for histories."""
+
+    asked = 0
+
+    async def history(self, key: Key) -> Sequence[Event]:
+        self.asked += 1
+        return await super().history(key)
+
+    async def histories(self, keys: Sequence[Key]) -> Sequence[Sequence[Fed]]:
+        self.asked += 1
+        return await super().histories(keys)
+
+
+def test_a_list_of_workers_reads_their_histories_at_once() -> None:
+    asyncio.run(_listed_at_once(Counting(Clock())))
+
+
+async def _listed_at_once(store: Counting) -> None:
+    async with store:
+        engine = Engine(store)
+        for number in range(20):
+            name = f"i{number:02}"
+            await engine.workers.ship(_fleet(name, "worker-1", "well", store.now()))
+        before = store.asked
+        assert {one.supervisor for one in await engine.workers.listed()} == {"well"}
+        assert store.asked - before == 1
 
 
 # --- verifying ------------------------------------------------------------------------------------

@@ -241,9 +241,7 @@ async def _empty(engine: Engine, which: str | None) -> list[Listed]:
         return [Listed(one.id, "", 0, supervisor=keeper) for keeper, one in alive.items()]
     called = _called([*found, *await engine.workers.listed(gone=True)], which)
     latest = sorted(called, key=lambda one: one.since)[-_LOOKED_AT:]
-    meant = [
-        one for one in [await engine.workers.kept(one) for one in latest] if one.supervisor in alive
-    ]
+    meant = [one for one in await engine.workers.kept(latest) if one.supervisor in alive]
     if not meant:
         why = f"The supervisor that kept {which!r} has ended: start it again, with its workers"
         raise UnknownWorker(why, name=which)

@@ -33,9 +33,10 @@ from detent.engine.returning import Returning
 from detent.engine.schedule import KIND as SCHEDULE
 from detent.engine.schedules import Schedules
 from detent.engine.secrets import Secrets
+from detent.engine.silence import WORKERS_MAX
 from detent.engine.subscribers import Subscribers
 from detent.engine.tail import Tail
-from detent.engine.upkeep import WORKERS_MAX, Answers, Upkeep
+from detent.engine.upkeep import Answers, Upkeep
 from detent.engine.webhook import DELIVERY
 from detent.engine.webhooks import Webhooks
 from detent.engine.workers import Workers

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from detent.engine import switches
 from detent.engine.ending import Ending, Holding, ending_of, holding_of
 from detent.engine.hurdles import Ahead, Door, Facts, Hurdle, expected_at, hurdles, in_the_way
+from detent.engine.silence import WORKERS_MAX
 from detent.engine.story import Story, story_of
-from detent.engine.upkeep import WORKERS_MAX
 from detent.errors import UnknownJob
 from detent.lifecycle import workflow as w
 from detent.lifecycle.event import Event

@@ -24,6 +24,7 @@ from detent.engine.marking import GAP_US, Mark, Marking
 from detent.engine.processes import is_gone
 from detent.engine.sealing import Sealing
 from detent.engine.setback import Setback, brought_back
+from detent.engine.silence import WORKERS_MAX, Closing
 from detent.lifecycle import job as j
 from detent.lifecycle import retry
 from detent.lifecycle.event import By
@@ -46,7 +47,6 @@ SWEEP_US = 1_000_000
 """How often it is asked whether instances of this host are gone, and results may go."""
 KEPT_US = 7 * 86_400 * 1_000_000
 """How long instances that are gone are remembered."""
-WORKERS_MAX = 10_000
 STARTING_US = 30_000_000
 """How long it may take between the claim of a job and the call of its handler, at most."""
 
@@ -91,6 +91,7 @@ class Upkeep:
         self._setback = Setback(store, coalescer.commit, identity, BY)
         self._mark = Mark()
         self._sealing = Sealing(store, self._marking.may_seal)
+        self._closing = Closing(store, identity)
         self.gap_at = 0
         """When this upkeep last heard of a gap; whoever beat since then could beat all the time."""
         self.trusting_until = 0
@@ -127,6 +128,7 @@ class Upkeep:
             self.gap_at = now
         self.trusting_until = mark.trusting_until
         if await self._marking.may_prune(now):
+            await self._closing.turn(now, before=now - KEPT_US)
             await self._store.forget_workers(before=now - KEPT_US, now=now)
 
     async def _sweep(self, now: int) -> int:

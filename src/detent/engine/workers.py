@@ -8,12 +8,12 @@ it is the same, so that a cursor that was lost costs nothing but time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
 
-from detent.engine.upkeep import WORKERS_MAX
+from detent.engine.silence import keeper_of, keepers, pages, rows_of, silent
 from detent.errors import BadHistory
 from detent.lifecycle import worker as w
 from detent.lifecycle.event import Event
@@ -22,9 +22,6 @@ from detent.stores.api import Key, Life, Store, WorkerRow
 
 BATCH: Final = 500
 """How many events one commit takes; whoever has more sends several."""
-FLEET: Final = "fleet "
-"""A fleet acts under this word and its id: so every event of an instance says whose it is."""
-_PAGE: Final = 1_000
 _ATTEMPTS: Final = 3
 _GONE: Final = "Gone"
 
@@ -79,35 +76,26 @@ class Workers:
 
     async def listed(self, *, gone: bool = False) -> list[Listed]:
         """Instances that are there, or with `gone` those that are remembered, by id."""
-        rows = {
-            row.id: row
-            for is_lost in (True, False)
-            for row in await self._store.workers(WORKERS_MAX, gone=is_lost)
-        }
-        lives, silent = {one.id: one for one in await self._found()}, _silent(rows.values())
+        rows = {row.id: row for row in await rows_of(self._store)}
+        lives = {one.id: one async for page in pages(self._store) for one in page}
         found = [_listed(rows.get(name), lives.get(name)) for name in sorted({*rows, *lives})]
-        told = [one if one.is_gone else _left(await self.kept(one), silent) for one in found]
+        there, over = [one for one in found if not one.is_gone], silent(rows.values())
+        known = {one.id: _left(one, over) for one in await self.kept(there)}
+        told = [known.get(one.id, one) for one in found]
         return [one for one in told if one.is_gone is gone]
 
     async def history(self, instance: str) -> Sequence[Event]:
         """What happened to one instance, oldest first."""
         return await self._store.history(("", instance))
 
-    async def _found(self) -> list[w.Instance]:
-        found: list[w.Instance] = []
-        after: Key | None = None
-        while page := await self._store.find_instances(after=after, limit=_PAGE):
-            found += page
-            after = (page[-1].tenant, page[-1].id)
-        return found
-
-    async def kept(self, one: Listed) -> Listed:
-        """With who keeps it, as its history tells where it has never said so itself."""
-        if one.supervisor:
-            return one
-        actors = [event.actor_id for event in await self.history(one.id)]
-        fleets = [name.removeprefix(FLEET) for name in actors if name.startswith(FLEET)]
-        return msgspec.structs.replace(one, supervisor=fleets[-1] if fleets else "")
+    async def kept(self, found: Sequence[Listed]) -> list[Listed]:
+        """With who keeps them, as their histories tell where they have never said so themselves."""
+        asked = [("", one.id) for one in found if not one.supervisor]
+        known = await keepers(self._store, asked)
+        return [
+            msgspec.structs.replace(one, supervisor=one.supervisor or known["", one.id])
+            for one in found
+        ]
 
     # --- shipping -------------------------------------------------------------------------------
 
@@ -161,7 +149,7 @@ def _bad(event: Event, why: str) -> BadHistory:
 
 
 def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
-    keeper = "" if row is None else _keeper(row)
+    keeper = "" if row is None else keeper_of(row)
     if instance is not None and (row is None or not row.lost or instance.state.is_terminal):
         return Listed(instance.id, instance.status, instance.state_at, row, instance, keeper)
     if row is None:
@@ -169,24 +157,6 @@ def _listed(row: WorkerRow | None, instance: w.Instance | None) -> Listed:
     since = row.ended_at or (row.who.started_at if row.who else 0) or row.beat_at
     state = _GONE if row.lost else row.state.capitalize() or "Alive"
     return Listed(row.id, state, since, row, instance, keeper)
-
-
-def _keeper(row: WorkerRow) -> str:
-    return "" if row.who is None else row.who.supervisor
-
-
-def _silent(rows: Collection[WorkerRow]) -> set[str]:
-    """Supervisors whose workers somebody else had to declare lost, and who have none since.
-
-    Of such a one nobody will say any more what became of the rest, unless its state folder is used
-    again.
-    """
-    lost = {_keeper(row) for row in rows if row.lost and not _is_own_word(row)}
-    return lost - {_keeper(row) for row in rows if not row.lost}
-
-
-def _is_own_word(row: WorkerRow) -> bool:
-    return row.death is not None and row.death.supervisor == _keeper(row)
 
 
 def _left(one: Listed, silent: Container[str]) -> Listed:

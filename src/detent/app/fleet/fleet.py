@@ -24,7 +24,7 @@ from detent.app.fleet.serving import server_of
 from detent.app.fleet.shipping import Shipping
 from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
-from detent.engine.workers import FLEET
+from detent.engine.silence import FLEET
 from detent.errors import DetentError, JournalLocked
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing

@@ -16,7 +16,7 @@ import msgspec
 from detent.engine.engine import Engine
 from detent.engine.hurdles import is_alive
 from detent.engine.secrets import keys_of
-from detent.engine.upkeep import WORKERS_MAX
+from detent.engine.silence import WORKERS_MAX
 from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import PARKED, JobState
 from detent.lifecycle.profile import ProfileName

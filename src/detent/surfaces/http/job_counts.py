@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from detent.engine.engine import Engine
-from detent.engine.upkeep import WORKERS_MAX
+from detent.engine.silence import WORKERS_MAX
 from detent.lifecycle.event import Event
 from detent.stores.api import Fed, Key, Stored
 

@@ -69,7 +69,7 @@ class Core:
         self.tree = tree
         self.plan = plan or Plan()
         self.path = path
-        self.tasks = Tasks()
+        self.tasks = Tasks(tree.metrics)
         self.rate = Rate(self.plan.rate, tree.clock)
         self.slots: dict[str, Slot] = {}
         self.lives: dict[Live, Slot] = {}

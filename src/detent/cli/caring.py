@@ -1,4 +1,4 @@
-"""How a fleet looks after its workers, and tells of it: options of `detent worker` and `detent up`."""
+"""How a fleet looks after its workers: options of `detent worker` and `detent up`."""
 
 from __future__ import annotations
 

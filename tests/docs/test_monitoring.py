@@ -10,6 +10,7 @@ import httpx
 from tests.docs.blocks import ROOT
 from tests.surfaces.server import Client, running
 
+_COUNTED = r'"(?:\{PREFIX\})?([a-z_{}]+_(?:total|seconds|ratio|waiting))"'
 _FORMS = r"_(?:bucket|count|sum|total|created)$"
 
 
@@ -33,3 +34,14 @@ def test_every_metric_and_probe_of_the_page_is_told(tmp_path: Path) -> None:
     for name, words in labels.items():
         seen = re.search(rf"^{name}\w*\{{([^}}]+)\}}", told, re.M)
         assert seen is None or set(words.split(",")) <= set(re.findall(r"(\w+)=", seen[1])), name
+
+
+def test_every_number_of_a_supervisor_is_on_the_page_and_no_other() -> None:
+    page = (ROOT / "docs/operate/monitoring.md").read_text("utf-8")
+    named = set(re.findall(r"`lifecycle_(\w+)", page))
+    sources = (ROOT / "src/detent/runtime").rglob("*.py")
+    counted = {name for path in sources for name in re.findall(_COUNTED, path.read_text("utf-8"))}
+    fitting = {re.sub(r"\{\w+\}", r"[a-z]+", name) for name in counted}
+    assert len(fitting) > 30
+    assert [one for one in named if not any(re.fullmatch(name, one) for name in fitting)] == []
+    assert [name for name in fitting if not any(re.fullmatch(name, one) for one in named)] == []

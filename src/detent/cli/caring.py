@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from msgspec.structs import replace
 
+from detent.app.fleet.fleet import Fleet
+from detent.app.fleet.numbers import need_metrics_place, place_of, told_at
 from detent.app.fleet.orders import Orders
 from detent.cli.bundles import Bundle
 from detent.cli.durations import span_option, span_us
@@ -15,6 +19,7 @@ from detent.cli.output import errors_end
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 
+_log = logging.getLogger("detent.fleet")
 _NEVER = "never"
 _US = 1_000_000
 
@@ -27,7 +32,9 @@ def _stall(text: str) -> str:
 
 @dataclass(frozen=True)
 class Care(Bundle):
-    """When a worker that does not answer is replaced, and how fast one that ended is followed."""
+    """When a worker that does not answer is replaced, how fast one that ended is followed, and
+    where the numbers of that are told.
+    """
 
     stall: Annotated[
         str,
@@ -54,20 +61,39 @@ class Care(Bundle):
     cool_down: Annotated[
         str, span_option(meaning="How long an open breaker waits before it tries again.")
     ] = "5m"
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT", help="Tell the numbers of the supervisor to Prometheus there."
+        ),
+    ] = None
 
     def given(self, orders: Orders) -> Orders:
         """The orders with these options applied."""
         stall_s = None if self.stall == _NEVER else _seconds(self.stall)
         with errors_end():
             settings = replace(orders.told.settings, stall_s=stall_s)
+            metrics = None if self.metrics is None else place_of(self.metrics)
+            if metrics is not None:
+                need_metrics_place(metrics)
             return replace(
                 orders,
+                metrics=metrics,
                 told=replace(orders.told, settings=settings),
                 backoff=Backoff(self.backoff, _seconds(self.backoff_max)),
                 breaker=Breaker(
                     self.restarts, _seconds(self.restart_window), _seconds(self.cool_down)
                 ),
             )
+
+
+def metered(fleet: Fleet) -> AbstractContextManager[None]:
+    """While it is entered, the numbers of the fleet are told, if that was asked for."""
+    place, numbers = fleet.orders.metrics, fleet.numbers
+    if place is None or numbers is None:
+        return nullcontext()
+    _log.info("the numbers of the supervisor are told at %s/metrics", place.url)
+    return told_at(place, numbers)
 
 
 def _seconds(span: str) -> float:

@@ -20,7 +20,7 @@ from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
 from detent.cli.bundles import Bundle, expanded
-from detent.cli.caring import Care
+from detent.cli.caring import Care, metered
 from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
 from detent.cli.importing import imported
@@ -270,7 +270,8 @@ async def serve(
     server = orders.told.server
     fleet = Fleet(app, orders) if server is None else DistantFleet(app, orders, server)
     reloading = Reloading(fleet, is_on=reload)
-    with Signals(force=fleet.force, reload=fleet.reload) as signals:
+    hearing = Signals(force=fleet.force, reload=fleet.reload, metrics=fleet.numbers)
+    with metered(fleet), hearing as signals:
         async with AsyncExitStack() as stack:
             if not await started(fleet, stack, signals):
                 return int(fleet.was_forced)

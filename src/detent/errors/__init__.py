@@ -61,6 +61,7 @@
     │   ├── JournalLocked      another supervisor uses that directory
     │   ├── NotSuspendable     a worker that cannot go quiet and come back
     │   ├── SlotExists         a slot of that name is there already
+    │   ├── SourceClosed       a topic for somebody who is ending
     │   ├── StartFailed        a worker that could not be started
     │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
     │   ├── UnknownSlot        no slot of that name
@@ -205,6 +206,7 @@ from detent.errors.workers import (
     PoolBroken,
     ProcessError,
     SlotExists,
+    SourceClosed,
     StartFailed,
     SupervisorError,
     SuspendTimeout,
@@ -283,6 +285,7 @@ __all__ = [
     "ServerAway",
     "ServerRefused",
     "SlotExists",
+    "SourceClosed",
     "StartFailed",
     "StoreBroken",
     "StoreBusy",

@@ -110,6 +110,12 @@ class SlotExists(SupervisorError):
     code = "slot_exists"
 
 
+class SourceClosed(SupervisorError):
+    """Topics are not taken there any more; the program is ending."""
+
+    code = "source_closed"
+
+
 class StartFailed(SupervisorError):
     """A worker could not be started; `fields` has its `slot`, `status` and `cause`."""
 

@@ -29,6 +29,7 @@ from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.process.yard import HANDOVER, is_gone
+from tests.runtime.supervisor.stage import Numbers
 from tests.waiting import until
 
 FAKE = str(Path(__file__).with_name("fake_runtime.py"))
@@ -242,6 +243,22 @@ async def test_a_frozen_container_is_killed(runtime: Runtime) -> None:
     for _ in range(2):  # as the supervisor does, each second
         await body.force()
     assert (await body.ended()).is_forced
+
+
+async def test_containers_are_counted_by_their_image(runtime: Runtime) -> None:
+    """W-112."""
+    numbers = Numbers()
+    body = ContainerBody(image("true"), runtime=runtime, metrics=numbers)
+    await body.spawn(HANDOVER)
+    await body.ended()
+    missing = ContainerBody(Image(image="none"), runtime=runtime, metrics=numbers)
+    with pytest.raises(ContainerError):
+        await missing.spawn(HANDOVER)
+    assert numbers.labels == {
+        "lifecycle_container_started_total": [{"image": "any"}],
+        "lifecycle_container_ended_total": [{"image": "any"}],
+        "lifecycle_container_failed_total": [{"image": "none"}],
+    }
 
 
 async def test_what_cannot_be_run_says_why(runtime: Runtime) -> None:

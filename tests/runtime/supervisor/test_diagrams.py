@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ from detent.runtime.supervisor.diagrams import (
 from detent.runtime.supervisor.drawing import tree_svg
 from detent.runtime.supervisor.metrics import LabelPolicy, LogMetrics, NoMetrics
 from detent.runtime.supervisor.snapshot import Snapshot
+from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
 from tests.runtime.supervisor.stage import CRASH, Numbers, Stage
 from tests.runtime.supervisor.test_restarting import live
@@ -156,6 +158,24 @@ async def test_what_is_counted(stage: Stage) -> None:
     assert stage.numbers.values["lifecycle_backoff_triggered_seconds"] == [1]
     states = {labels["state"] for labels in stage.numbers.labels["lifecycle_state_seconds"]}
     assert states == {"created", "pending", "starting", "running", "stopping"}
+    restarted = {"supervisor": "supervisor", "child": "a"}
+    assert stage.numbers.labels["lifecycle_worker_restarts_total"] == [restarted]
+
+
+async def test_background_work_is_counted() -> None:
+    """W-112: tasks are what has no other name, and a failed one is nobody's to hear of."""
+    numbers = Numbers()
+    tasks = Tasks(numbers)
+
+    async def fail() -> None:
+        raise OSError
+
+    async def keep() -> str:
+        return "kept"
+
+    await asyncio.wait({tasks.run(fail(), "failing")})
+    assert await tasks.kept(keep(), "keeping") == "kept"
+    assert numbers.counts == {"lifecycle_tasks_started_total": 2, "lifecycle_tasks_failed_total": 1}
 
 
 class Away:

@@ -231,10 +231,18 @@ async def test_a_function_that_says_when_it_is_ready(journal: Journal) -> None:
 
 async def test_a_function_that_never_says_so(journal: Journal) -> None:
     """K6, W-33: init_timeout, and it is left behind."""
-    one = supervisor(journal, thread_waits, says_ready=True, init_timeout_s=0.1)
+    release, threads = threading.Event(), threading.active_count()
+
+    def silent(_: Work) -> None:
+        release.wait(LIMIT_S)
+
+    one = supervisor(journal, silent, says_ready=True, init_timeout_s=0.1)
     with pytest.raises(StartFailed) as caught:
         await one.start()
     assert caught.value.fields["cause"] == "init_timeout"
+    # Other tests count threads: it must not go on into one of them.
+    release.set()
+    await until(lambda: threading.active_count() <= threads)
 
 
 async def test_a_function_is_as_well_as_its_probe_says(journal: Journal) -> None:

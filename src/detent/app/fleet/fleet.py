@@ -19,6 +19,7 @@ from detent.app.fleet.awaiting import reached
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
+from detent.app.fleet.numbers import Numbers
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.serving import server_of
 from detent.app.fleet.shipping import Shipping
@@ -59,6 +60,8 @@ class Fleet:
         self.orders = orders
         self.id = str(uuid4())
         self.members = Members(orders, self.id)
+        self.numbers = None if orders.metrics is None else Numbers()
+        """What the supervisor counts, if somebody wants to know."""
         self._revision = 0
         self._is_made = False
         self._changing = asyncio.Lock()
@@ -134,7 +137,7 @@ class Fleet:
         await self.app.bridge.reach(doubts(self._engine))
 
     def _supervisor(self) -> Supervisor:
-        tree = Tree(self.journal, name=f"{FLEET}{self.id}")
+        tree = Tree(self.journal, name=f"{FLEET}{self.id}", metrics=self.numbers)
         specs = [*self._keepers(), *self._servers(), *self._workers()]
         plan = Plan(shutdown_s=self.orders.grace_s + _SPARE_S)
         return Supervisor(tree, specs, plan, remains=SessionRemains())

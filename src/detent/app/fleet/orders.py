@@ -66,7 +66,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` tells fleets apart that share a folder for their state; a fleet finds its own again. With
     `upkeep`, which is usual, it also does what time asks for: retries, schedules, deadlines. With
-    `web` it has a server too. `backoff` and `breaker` pace the restarts of each worker.
+    `web` it has a server too, and at `metrics` its supervisor tells its numbers. `backoff` and
+    `breaker` pace the restarts of each worker.
     """
 
     told: Told
@@ -79,6 +80,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     breaker: Breaker = Breaker()
     upkeep: bool = True
     web: Web | None = None
+    metrics: Web | None = None
     home: str | None = msgspec.field(default_factory=working_folder)
     """Where all of it begins: what is imported may go elsewhere, and the program is named here."""
 

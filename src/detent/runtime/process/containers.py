@@ -26,6 +26,7 @@ from detent.runtime.process.launching import Program
 from detent.runtime.process.rotation import Files
 from detent.runtime.process.runtime import Network, Runtime, State
 from detent.runtime.supervisor.body import Born, Handover, Usage
+from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 from detent.runtime.supervisor.snapshot import ADDRESS, IMAGE, PORTS
 
 _log = logging.getLogger("detent.supervisor")
@@ -61,13 +62,19 @@ class ContainerBody:
     suspendable: Final = True
 
     def __init__(
-        self, image: Image, *, runtime: Runtime | None = None, files: Files | None = None
+        self,
+        image: Image,
+        *,
+        runtime: Runtime | None = None,
+        files: Files | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.state = State()
         """The last answer of the runtime."""
         self._image = image
         self._runtime = runtime or Runtime()
         self._files = files
+        self._metrics = harmless(metrics)
         self._id = ""
         self._own = ""
         """The label that no other instance has, from when the runtime was asked to run it."""
@@ -88,10 +95,12 @@ class ContainerBody:
             self._id = await self._run(handover)
         except ProcessError as error:
             await self._sweep()
+            self._count("failed")
             self._end.set_result(Exit(Ending.UNSPAWNED, code=error.code))
             raise
         WATCHED.add(self._id)
         self._born_at = time.monotonic()
+        self._count("started")
         await self._follow(handover)
         self._spawned(self._watch())
         with contextlib.suppress(ProcessError):
@@ -208,6 +217,9 @@ class ContainerBody:
             return self.state.healthy is True
         return self.state.status == "running" and time.monotonic() >= until
 
+    def _count(self, what: str) -> None:
+        self._metrics.count(f"{PREFIX}container_{what}_total", {"image": self._image.image})
+
     # --- the end --------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
@@ -225,6 +237,7 @@ class ContainerBody:
         await self._finish_log()
         await self._try("rm", "--force")
         WATCHED.discard(self._id)
+        self._count("ended")
         self._future().set_result(self._exit(found))
 
     async def _finish_log(self) -> None:

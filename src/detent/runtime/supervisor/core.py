@@ -69,7 +69,7 @@ class Core:
         self.tree = tree
         self.plan = plan or Plan()
         self.path = path
-        self.tasks = Tasks()
+        self.tasks = Tasks(tree.metrics)
         self.rate = Rate(self.plan.rate, tree.clock)
         self.slots: dict[str, Slot] = {}
         self.lives: dict[Live, Slot] = {}
@@ -280,8 +280,10 @@ class Core:
         """One more restart that nobody asked for: wait, perhaps for long, perhaps together."""
         before = slot.pacing.gauge.circuit
         delay = slot.pacing.fell(live.uptime_s)
-        self.tree.count("worker_restarts_total", child=slot.path)
-        self.tree.count("supervisor_restarts_total", strategy=self.plan.strategy)
+        whose = self.path or "supervisor"
+        self.tree.count("worker_restarts_total", supervisor=whose, child=slot.path)
+        strategy = self.plan.strategy
+        self.tree.count("supervisor_restarts_total", supervisor=whose, strategy=strategy)
         self.tree.observe("backoff_triggered_seconds", delay, child=slot.path)
         if slot.pacing.gauge.circuit is Circuit.OPEN:
             self._opened(slot, live, before)

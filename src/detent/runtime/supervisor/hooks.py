@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
@@ -45,8 +46,21 @@ class Hooks:
                 _log.error("%s failed", _name(hook), exc_info=error)
 
 
-async def shielded(work: Coroutine[Any, Any, T]) -> T:
+async def shielded(work: Coroutine[Any, Any, T], metrics: Metrics | None = None) -> T:
     """Work that must finish: whoever is cancelled while it runs waits for it, then goes."""
+    numbers, begun = harmless(metrics), monotonic()
+    numbers.count(f"{PREFIX}critical_section_entered_total", {})
+    try:
+        return await _finished(work)
+    except asyncio.CancelledError:
+        numbers.count(f"{PREFIX}critical_section_cancelled_total", {})
+        raise
+    finally:
+        taken = monotonic() - begun
+        numbers.observe(f"{PREFIX}critical_section_duration_seconds", taken, {})
+
+
+async def _finished(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     cancelled = False
     while not task.done():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Final
@@ -79,6 +79,9 @@ class Router:
 
     async def send(self, topic: str) -> None:
         """Put a topic in; waits while too many are there."""
+        self._metrics.observe(f"{PREFIX}events_waiting", self._topics.qsize(), {})
+        if self._topics.full():
+            self._count("events_blocked_total")
         await self._topics.put(topic)
 
     async def dispatch(self, topic: str) -> bool:
@@ -87,6 +90,7 @@ class Router:
         if handler is None:
             self.unmatched += 1
             return False
+        self._count("events_routed_total")
         begun = monotonic()
         try:
             await self._handled(handler, topic)
@@ -159,6 +163,10 @@ class Router:
         except Exception:
             self._count("sources_failed_total")
             _log.exception("a source of topics failed, and is heard no more")
+        finally:
+            # Called off while a topic waits, it has not heard of that: a signal would stay its own.
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
 
     def _count(self, name: str) -> None:
         self._metrics.count(PREFIX + name, {})

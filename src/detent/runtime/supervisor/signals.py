@@ -22,6 +22,7 @@ import msgspec
 from detent.errors import DetentError
 from detent.host import is_echo
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
+from detent.runtime.supervisor.hearing import hear
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
@@ -133,19 +134,17 @@ class Signals:
         self._is_stale = self._is_reloading = False
         """Whether a reload is due, and whether one is under way."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: list[Callable[[], None]] = []
 
     def __enter__(self) -> Signals:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.heard, number)
+        self._leaving = [hear(number, self.heard) for number in (signal.SIGINT, signal.SIGTERM)]
         if self._reload is not None:
-            loop.add_signal_handler(signal.SIGHUP, self.heard_reload)
+            self._leaving.append(hear(signal.SIGHUP, lambda _: self.heard_reload()))
         return self
 
     def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        while self._leaving:
+            self._leaving.pop()()
 
     def heard(self, number: int) -> None:
         """A signal has come. It goes on listening: the second one must be heard too."""

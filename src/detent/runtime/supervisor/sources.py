@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -91,7 +92,9 @@ def debounced(handler: Handler, quiet_s: float, clock: Clock | None = None) -> H
 
 
 def steer(router: Router, supervisor: Supervisor) -> None:
-    """The standard topics: suspend, resume, shutdown, and terminate (suspend, then shut down)."""
+    """The standard topics: suspend, resume, shutdown, terminate (suspend, then shut down), and
+    clear-line.
+    """
 
     async def suspend(_: str) -> None:
         await supervisor.suspend_all()
@@ -108,3 +111,13 @@ def steer(router: Router, supervisor: Supervisor) -> None:
 
     for handler in (suspend, resume, shutdown, terminate):
         router.handle(f"lifecycle/{handler.__name__}", handler)
+    router.handle("lifecycle/clear-line", clear_line)
+
+
+async def clear_line(_: str) -> None:
+    """Wipe the line that the cursor is in, such as the `^C` of a terminal; files get nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream.isatty():
+            stream.write("\r\x1b[K")
+            stream.flush()
+            return

@@ -97,9 +97,13 @@ class SocketServer:
 
     async def talk(self, socket: WebSocket) -> None:
         """One connection, from its beginning to its end."""
-        wire = Wire(socket, self._desk.settings.stall_s)
+        wire = Wire(socket, self._desk.settings)
         scope = {**socket.scope, WIRE: wire}
-        await self._sio.handle_request(scope, wire.receive, wire.send)
+        wire.start()
+        try:
+            await self._sio.handle_request(scope, wire.receive, wire.send)
+        finally:
+            wire.stop()
 
     # --- the way out ----------------------------------------------------------------------------
 
@@ -144,12 +148,12 @@ class SocketServer:
             # An event that is called like this, and no connection.
             return
         try:
-            self._callers[namespace, sid] = await self._admitted(
-                namespace, sid, wire, auth, environ
-            )
+            caller = await self._admitted(namespace, sid, wire, auth, environ)
         except Exception as error:
             fault = self._fault(error, "connect")
             raise Refused({"code": fault.code, "message": fault.message}) from None
+        self._callers[namespace, sid] = caller
+        wire.admit()
 
     async def _admitted(
         self, namespace: str, sid: str, wire: Wire, auth: Any, environ: Mapping[str, Any]
@@ -172,6 +176,7 @@ class SocketServer:
         if caller is None:
             return
         caller.is_open = False
+        caller.wire.leave()
         try:
             await self._rooms[namespace].left(caller)
         except Exception as error:

@@ -204,9 +204,7 @@ class Far(Bundle):
 
 
 @expanded
-def worker(  # noqa: PLR0913 - bundles
-    program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes
-) -> None:
+def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
     _log_on(view=False, as_json=crew.json_logs)
 
@@ -217,9 +215,7 @@ def worker(  # noqa: PLR0913 - bundles
 
 
 @expanded
-def up(  # noqa: PLR0913 - bundles
-    program: Program, *, crew: Crew, life: Life, care: Care, site: Site, eyes: Eyes
-) -> None:
+def up(program: Program, *, crew: Crew, life: Life, care: Care, site: Site, eyes: Eyes) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
     is_shown = stdout_is_terminal()
     _log_on(view=is_shown, as_json=crew.json_logs)

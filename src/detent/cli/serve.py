@@ -78,7 +78,7 @@ class Jobnik(Bundle):
 
 
 @expanded
-def serve(  # noqa: PLR0913 - one parameter per option
+def serve(
     *,
     place: Place,
     door: Door,

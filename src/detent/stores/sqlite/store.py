@@ -215,6 +215,9 @@ class SqliteStore(Alike[_Open]):
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return await self._reading().read(reader.get, keys)
 
+    async def heads(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return await self._reading().read(reader.heads, keys)
+
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await walked(lambda part: self._reading().read(reader.find, chosen, part), page)
 

@@ -43,10 +43,11 @@ class Desk(HttpDesk):
         if not call.who.may_use(queue):
             raise Problem(403, "FORBIDDEN", f"this key is not for queue {queue}", queue=queue)
 
-    async def stored(self, call: Call) -> Stored:
-        """The job of the path; somebody else's is not there."""
+    async def stored(self, call: Call, *, is_head: bool = False) -> Stored:
+        """The job of the path, or its head (`ReadStore.heads`); somebody else's is not there."""
         name = call.param("id")
-        [found] = await self.engine.store.get([(self.tenant(call), name.lower())])
+        read = self.engine.store.heads if is_head else self.engine.store.get
+        [found] = await read([(self.tenant(call), name.lower())])
         if found is None or found.job.erased_at is not None:
             raise missing(name)
         self.need_queue(call, found.job.queue)

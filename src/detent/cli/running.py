@@ -26,6 +26,7 @@ from detent.cli.fleetview import FleetView
 from detent.cli.importing import imported
 from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import shown_url
+from detent.cli.serve import Jobnik
 from detent.errors import UnsupportedStore
 from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
@@ -163,10 +164,9 @@ class Site(Bundle):
     ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
 
-    @property
-    def web(self) -> Web | None:
+    def web(self, *options: str) -> Web | None:
         """Where the server of the fleet is to listen, if there is one."""
-        return Web(host=self.host, port=self.port) if self.server else None
+        return Web(host=self.host, port=self.port, options=options) if self.server else None
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,9 @@ class Far(Bundle):
 
 
 @expanded
-def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes) -> None:
+def worker(
+    program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes
+) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
     _log_on(view=False, as_json=crew.json_logs)
 
@@ -215,13 +217,22 @@ def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, ey
 
 
 @expanded
-def up(program: Program, *, crew: Crew, life: Life, care: Care, site: Site, eyes: Eyes) -> None:
+def up(
+    program: Program,
+    *,
+    crew: Crew,
+    life: Life,
+    care: Care,
+    site: Site,
+    jobnik: Jobnik,
+    eyes: Eyes,
+) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
     is_shown = stdout_is_terminal()
     _log_on(view=is_shown, as_json=crew.json_logs)
 
     def told() -> Orders:
-        return care.given(crew.orders(program, life, site.web))
+        return care.given(crew.orders(program, life, site.web(*jobnik.options)))
 
     _run(program, told, view=is_shown, reload=eyes.reload)
 

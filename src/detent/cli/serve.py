@@ -76,6 +76,13 @@ class Jobnik(Bundle):
         told = {"jobnik_lease_s": usual, "jobnik_leases_s": by_type}
         return {**told, "jobnik_pages": self.jobnik_pages}
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The same options for a `detent serve` that `detent up` starts, checked."""
+        leases(self.jobnik_lease or ())
+        pages = ("--jobnik-pages",) if self.jobnik_pages else ()
+        return (*(f"--jobnik-lease={one}" for one in self.jobnik_lease or ()), *pages)
+
 
 @expanded
 def serve(

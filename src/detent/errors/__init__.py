@@ -56,12 +56,10 @@
     ├── SupervisorError        a supervisor that cannot do what it was asked
     │   ├── AlreadyStarted     a second start of what runs, or of what has ended
     │   ├── BadJournal         a journal that cannot be read or written
-    │   ├── BadRoute           a route that names no topic or no handler
     │   ├── BadSpec            a slot with a value that cannot work
     │   ├── JournalLocked      another supervisor uses that directory
     │   ├── NotSuspendable     a worker that cannot go quiet and come back
     │   ├── SlotExists         a slot of that name is there already
-    │   ├── SourceClosed       a topic for somebody who is ending
     │   ├── StartFailed        a worker that could not be started
     │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
     │   ├── UnknownSlot        no slot of that name
@@ -188,7 +186,6 @@ from detent.errors.stores import (
 from detent.errors.workers import (
     AlreadyStarted,
     BadJournal,
-    BadRoute,
     BadSpec,
     CannotListen,
     ChannelBroken,
@@ -206,7 +203,6 @@ from detent.errors.workers import (
     PoolBroken,
     ProcessError,
     SlotExists,
-    SourceClosed,
     StartFailed,
     SupervisorError,
     SuspendTimeout,
@@ -234,7 +230,6 @@ __all__ = [
     "BadPolicy",
     "BadProof",
     "BadResult",
-    "BadRoute",
     "BadSchedule",
     "BadSecretKey",
     "BadSignature",
@@ -285,7 +280,6 @@ __all__ = [
     "ServerAway",
     "ServerRefused",
     "SlotExists",
-    "SourceClosed",
     "StartFailed",
     "StoreBroken",
     "StoreBusy",

@@ -80,12 +80,6 @@ class BadJournal(SupervisorError):
     code = "bad_journal"
 
 
-class BadRoute(SupervisorError):
-    """A route needs a topic and something to call."""
-
-    code = "bad_route"
-
-
 class BadSpec(SupervisorError):
     """A slot cannot work as it is described; `fields["field"]` names the value."""
 
@@ -108,12 +102,6 @@ class SlotExists(SupervisorError):
     """A slot of that name is there already."""
 
     code = "slot_exists"
-
-
-class SourceClosed(SupervisorError):
-    """Topics are not taken there any more; the program is ending."""
-
-    code = "source_closed"
 
 
 class StartFailed(SupervisorError):

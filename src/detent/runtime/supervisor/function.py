@@ -85,8 +85,6 @@ class Work:
         """Set when it is asked to stop; a thread looks at this, or passes through the gate."""
         self.done = 0
         """Units of work finished; the function counts them, if somebody recycles by them."""
-        self.token = ""
-        """Where the next one would go on; the function moves it, if it can be paused."""
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -111,12 +109,10 @@ class FunctionBody:
         function: Function,
         *,
         suspendable: bool = False,
-        resumable: bool = False,
         says_ready: bool = False,
         probe: Callable[[], bool] | None = None,
     ) -> None:
         self.suspendable = suspendable
-        self.resumable = resumable
         self._function = function
         self._says_ready = says_ready
         self._probe = probe
@@ -191,11 +187,6 @@ class FunctionBody:
         """Open the gate."""
         if self._work is not None:
             self._work.gate.open()
-
-    async def pause(self) -> str:
-        """Come back with its token when it stands at its gate."""
-        await self.suspend()
-        return "" if self._work is None else self._work.token
 
     async def probe(self) -> bool:
         """What its own probe says; without one, that it has not ended."""

@@ -43,7 +43,7 @@ cover: $(READY) ## run all tests and say which lines none of them reached (twice
 test-fast: $(READY) ## run the tests that take no time
 	@$(BIN)/python -m pytest -q -m "not slow and not campaign" $(if $(ARGS),$(ARGS),-n 2)
 
-check: $(READY) ## format, lint, types, layers, generated files, house rules, documentation
+check: $(READY) ## format, lint, types, layers, generated files, safety rules, documentation
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy

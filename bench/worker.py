@@ -214,7 +214,7 @@ def _told(values: list[float] | None) -> str:
     if not values:
         return ""
     median = statistics.median(values)
-    return f"{median:,.0f}" if median >= 100 else f"{median:.1f}"  # noqa: PLR2004
+    return f"{median:,.0f}" if median >= 100 else f"{median:.1f}"
 
 
 def run(

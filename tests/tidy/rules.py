@@ -1,23 +1,15 @@
-"""The house rules as pure functions: text in, findings out.
+"""The safety rules that ruff and import-linter cannot express, as functions from text to findings.
 
-The tests beside this module apply them to the tree, and `test_rules.py` shows for each of
-them a piece of text that it rejects.
+`test_tree.py` applies them to the tree, and `test_rules.py` shows for each of them text that it
+rejects.
 """
-
-import __future__
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
-from types import ModuleType
 
 from tests.tidy.references import calls, references
-
-FILE_LINES_MAX = 600
-FUNCTION_LINES_MAX = 60
 
 
 @dataclass(frozen=True, order=True)
@@ -29,20 +21,6 @@ class Finding:
 
 
 # --- forbidden names ------------------------------------------------------------------------
-
-_RUNS_DATA = "turns data into running code"
-_FORKS = "hands objects over by pickle; start children with subprocess"
-
-FORBIDDEN_ANYWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "cloudpickle"), _RUNS_DATA),
-    **dict.fromkeys(("eval", "exec", "compile", "__import__"), _RUNS_DATA),
-    **dict.fromkeys(("builtins.eval", "builtins.exec", "builtins.compile"), _RUNS_DATA),
-    **dict.fromkeys(("yaml.load", "yaml.full_load", "yaml.unsafe_load"), _RUNS_DATA),
-    **dict.fromkeys(("multiprocessing", "concurrent.futures.process"), _FORKS),
-    "concurrent.futures.ProcessPoolExecutor": _FORKS,
-    **dict.fromkeys(("os.system", "os.popen"), "starts a shell"),
-    "unittest.mock": "belongs to no product",
-}
 
 _CLOCK = "reads a clock; `now` is an argument"
 _CHANCE = "is chance; ids and jitter are arguments"
@@ -58,15 +36,8 @@ FORBIDDEN_IN_PURE: Mapping[str, str] = {
 }
 
 FORBIDDEN_IN_TESTS: Mapping[str, str] = {
-    "unittest.mock": "hand in a small real object instead",
     "time.sleep": "makes a test slow and its result a matter of luck; wait for an event",
 }
-
-
-def forbidden_anywhere(source: str) -> list[Finding]:
-    """Names that no product module may refer to, and calls that open a shell."""
-    tree = ast.parse(source)
-    return sorted({*_banned(tree, FORBIDDEN_ANYWHERE), *_shells(tree)})
 
 
 def forbidden_in_pure(source: str) -> list[Finding]:
@@ -75,7 +46,7 @@ def forbidden_in_pure(source: str) -> list[Finding]:
 
 
 def forbidden_in_tests(source: str) -> list[Finding]:
-    """Mocks and sleeping; `asyncio.sleep(0)` only yields and is allowed."""
+    """Sleeping; `asyncio.sleep(0)` only yields and is allowed."""
     tree = ast.parse(source)
     return sorted({*_banned(tree, FORBIDDEN_IN_TESTS), *_async_sleeps(tree)})
 
@@ -85,14 +56,6 @@ def _banned(tree: ast.AST, rules: Mapping[str, str]) -> Iterator[Finding]:
         for rule, reason in rules.items():
             if name == rule or name.startswith(f"{rule}."):
                 yield Finding(line, f"{rule} {reason}")
-
-
-def _shells(tree: ast.AST) -> Iterator[Finding]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.keyword) or node.arg != "shell":
-            continue
-        if not (isinstance(node.value, ast.Constant) and node.value.value is False):
-            yield Finding(node.value.lineno, "shell= starts a shell; pass a list of arguments")
 
 
 def _async_sleeps(tree: ast.AST) -> Iterator[Finding]:
@@ -161,49 +124,6 @@ def _literal(node: ast.AST) -> str:
             return _HOLE
 
 
-# --- sizes and names ------------------------------------------------------------------------
-
-_SAYS_NOTHING = re.compile(r"_*(utils?|commons?|helpers?|managers?|bases?|misc)")
-
-
-def too_long(source: str) -> list[Finding]:
-    """Files and functions past the size at which they should have been split."""
-    found = []
-    lines = len(source.splitlines())
-    if lines > FILE_LINES_MAX:
-        found.append(Finding(1, f"{lines} lines in one file; at most {FILE_LINES_MAX}"))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            size = (node.end_lineno or node.lineno) - node.lineno + 1
-            if size > FUNCTION_LINES_MAX:
-                message = f"{node.name} has {size} lines; at most {FUNCTION_LINES_MAX}"
-                found.append(Finding(node.lineno, message))
-    return sorted(found)
-
-
-def code_lines(source: str) -> int:
-    """How many lines there are that are neither blank nor a comment nor of a docstring."""
-    said = {
-        number
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Expr) and _is_text(node.value)
-        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    lines = [line.strip() for line in source.splitlines()]
-    code = [number for number, line in enumerate(lines, 1) if line and not line.startswith("#")]
-    return len(set(code) - said)
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def says_nothing(path: PurePath) -> list[Finding]:
-    """Files and folders named after nothing in particular, where anything would fit."""
-    parts = [PurePath(part).stem for part in path.parts]
-    return [Finding(1, f"{part!r} says nothing") for part in parts if _SAYS_NOTHING.fullmatch(part)]
-
-
 # --- states named in SQL --------------------------------------------------------------------
 
 _COLUMN = r"""\b(?:state|source|target)\b["\]]?(?:::\w+)?"""
@@ -261,48 +181,6 @@ def _row_words(sql: str) -> Iterator[tuple[int, str]]:
                 word = re.fullmatch(r"\s*'(\w+)'\s*", value)
                 if word and column.lower() in {"state", "source", "target"}:
                     yield line, word[1]
-
-
-# --- public names ---------------------------------------------------------------------------
-
-
-def export_breaches(declared: Sequence[str], namespace: Mapping[str, object]) -> list[str]:
-    """How a module's `__all__` differs from the public names that the module really has."""
-    public = {name for name, value in namespace.items() if _is_export(name, value)}
-    unsorted = list(declared) != sorted(declared, key=_export_order)
-    return [
-        *(["__all__ is not sorted"] if unsorted else []),
-        *(f"{name} is listed twice" for name, count in Counter(declared).items() if count > 1),
-        *(f"{name} is listed but missing" for name in declared if name not in namespace),
-        *(f"{name} is public but not listed" for name in sorted(public - set(declared))),
-    ]
-
-
-def _is_export(name: str, value: object) -> bool:
-    """Submodules are reached by their path, and what others made is not ours to export."""
-    maker = getattr(value, "__module__", None)
-    is_ours = maker is None or maker.partition(".")[0] == "detent"
-    is_switch = isinstance(value, type(__future__.annotations))
-    return (
-        not name.startswith("_") and not isinstance(value, ModuleType) and is_ours and not is_switch
-    )
-
-
-def _export_order(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest: the order that ruff's RUF022 writes."""
-    rank = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
-    return rank, name
-
-
-def private_imports(source: str) -> list[Finding]:
-    """Names with an underscore, taken from another module: there they are nobody else's."""
-    return [
-        Finding(node.lineno, f"{alias.name} is private to {node.module}")
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if re.match("_[^_]", alias.name)
-    ]
 
 
 # --- words that belong to the workshop, not to the product -----------------------------------

@@ -1,4 +1,4 @@
-"""Which files the house rules are applied to."""
+"""Which files the safety rules are applied to."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

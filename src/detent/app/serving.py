@@ -94,7 +94,7 @@ def web_app(
     return web
 
 
-def serving(  # noqa: PLR0913 - what the command is told
+def serving(
     url: str,
     settings: Settings,
     bind: Bind,

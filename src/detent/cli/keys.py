@@ -16,7 +16,7 @@ from detent.engine.engine import Engine
 
 
 @expanded
-def create(  # noqa: PLR0913 - one parameter per option
+def create(
     *,
     place: Place,
     scope: Annotated[list[Scope], typer.Option(help="What it opens; admin opens everything.")],

@@ -21,7 +21,7 @@ from detent.stores.api import Retention
 
 
 @expanded
-def prune(  # noqa: PLR0913 - one parameter per option
+def prune(
     *,
     place: Place,
     completed: Annotated[str | None, span_option(meaning="Keep completed jobs so long.")] = None,

@@ -62,7 +62,7 @@ def resume(place: Place, author: Author, name: Name, is_type: IsType = False) ->
 
 
 @expanded
-def limit(  # noqa: PLR0913 - one parameter per option
+def limit(
     *,
     place: Place,
     author: Author,

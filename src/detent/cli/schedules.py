@@ -56,7 +56,7 @@ def list_(place: Place) -> None:
 
 
 @expanded
-def add(  # noqa: PLR0913 - one parameter per word
+def add(
     *,
     place: Place,
     author: Author,

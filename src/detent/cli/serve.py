@@ -85,7 +85,7 @@ class Jobnik(Bundle):
 
 
 @expanded
-def serve(  # noqa: PLR0913 - one parameter per option
+def serve(
     *,
     place: Place,
     door: Door,

@@ -75,7 +75,7 @@ def run_now(*, place: Place, author: Author, choice: Choice, sure: Sure, ids: Id
 
 
 @expanded
-def move(  # noqa: PLR0913 - bundles, and where to
+def move(
     *,
     place: Place,
     author: Author,
@@ -89,7 +89,7 @@ def move(  # noqa: PLR0913 - bundles, and where to
 
 
 @expanded
-def priority(  # noqa: PLR0913 - bundles, and how much
+def priority(
     *,
     place: Place,
     author: Author,

@@ -50,7 +50,7 @@ class Bulk:
         self._store = store
         self._operators = operators
 
-    async def apply(  # noqa: PLR0913 - what, to which, by whom and why, and how
+    async def apply(
         self,
         verb: Verb,
         chosen: Filter,

@@ -135,7 +135,7 @@ class Operators:
         """Let jobs of the queue or type start again; false if they could."""
         return await self._turn_gate(kind, (tenant, name), False, by, reason)
 
-    async def set_limit(  # noqa: PLR0913 - what, how much, whose, and by whom
+    async def set_limit(
         self,
         kind: LimitKind,
         name: str,

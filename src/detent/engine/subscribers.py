@@ -229,7 +229,7 @@ class _Post:
         cause = error.__cause__ if isinstance(error, Stopped) else error
         after = max(error.after if isinstance(error, Stopped) else 0, self._cursor.after)
         failures = 1 if after > self._cursor.after else self._cursor.failures + 1
-        wait = min(FIRST_US * 2 ** (failures - 1), MOST_US) if failures < 20 else MOST_US  # noqa: PLR2004
+        wait = min(FIRST_US * 2 ** (failures - 1), MOST_US) if failures < 20 else MOST_US
         said = type(cause).__qualname__
         _log.warning(
             "subscriber %s failed (%s), again in %s s", self._subscriber.name, said, wait / 1e6

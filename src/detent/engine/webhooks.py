@@ -87,7 +87,7 @@ class Webhooks:
 
     # --- changing -------------------------------------------------------------------------------
 
-    async def add(  # noqa: PLR0913 - whom, of what, signed how, and in whose words
+    async def add(
         self,
         url: str,
         events: Sequence[str],

@@ -155,7 +155,7 @@ class Workflows:
         """Put a gate before a step."""
         return await self._carry_out(key, w.Wait(step_id(key[1], step)), by, reason)
 
-    async def add_jobs(  # noqa: PLR0913 - what, where, by whom, and where the jobs are told
+    async def add_jobs(
         self,
         key: Key,
         step: str,
@@ -173,7 +173,7 @@ class Workflows:
         mine = await piecemeal(belonging, asks)
         return await self._commit(key, command, ctx, _With(mine, made))
 
-    async def add_step(  # noqa: PLR0913 - what, where, by whom, and what is kept with it
+    async def add_step(
         self,
         key: Key,
         part: Part,

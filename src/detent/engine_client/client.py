@@ -39,7 +39,7 @@ class EngineClient:
     crash finds itself there until the server believes that the former run is dead, 15 s later.
     """
 
-    def __init__(  # noqa: PLR0913 - what an engine says about itself
+    def __init__(
         self,
         url: str,
         engine_id: str,

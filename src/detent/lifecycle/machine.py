@@ -137,7 +137,7 @@ class Machine:
         "terminal",
     )
 
-    def __init__(  # noqa: PLR0913 - a table has as many parts as it has
+    def __init__(
         self,
         name: str,
         *,
@@ -213,7 +213,7 @@ class Machine:
         table = (self.name, self.states, self.edges, self.amendments, self.guards, self.causes)
         return hashlib.sha256(msgspec.json.encode(table)).hexdigest()
 
-    def refusal(  # noqa: PLR0913 - the facts of a refusal, by name
+    def refusal(
         self,
         code: str,
         state: str | None,

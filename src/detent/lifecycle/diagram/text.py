@@ -48,11 +48,11 @@ def duration(length_us: int) -> str:
     for unit_us, name in _UNITS:
         if length_us >= unit_us:
             return f"{_short(length_us / unit_us)} {name}"
-    if length_us >= 999_500:  # noqa: PLR2004 - rounds to a second
+    if length_us >= 999_500:
         return f"{_short(length_us / 1_000_000)} s"
     return f"{_short(length_us / 1000)} ms"
 
 
 def _short(value: float) -> str:
-    text = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"  # noqa: PLR2004 - two digits
+    text = f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"
     return text.removesuffix(".0")

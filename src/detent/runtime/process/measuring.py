@@ -84,7 +84,7 @@ def _process(pid: int) -> tuple[int, float]:
 def process_by_ps(pid: int) -> tuple[int, float]:
     """macOS: kilobytes, and a time like 1:02.50 or 1:02:03."""
     words = ask("ps", "-o", "rss=,time=", "-p", str(pid)).split()
-    if len(words) != 2:  # noqa: PLR2004 (the two that were asked for)
+    if len(words) != 2:
         return 0, 0.0
     seconds = 0.0
     for part in words[1].replace("-", ":").split(":"):

@@ -80,7 +80,7 @@ async def _recycle(core: Core, slot: Slot, live: Live, why: str, rules: Recycle)
     await swap(core, slot, slot.spec, Cause.RECYCLED, patient=False, grace_s=rules.grace_s)
 
 
-async def swap(  # noqa: PLR0913 - and how the old one goes
+async def swap(
     core: Core,
     slot: Slot,
     spec: Spec,

@@ -187,7 +187,7 @@ def _around(rest: Any, digest: str | None) -> tuple[Any, str] | None:
     if digest is None:
         return rest, ""
     parts = str(rest).split(digest)
-    return (parts[0], parts[1]) if len(parts) == 2 else None  # noqa: PLR2004 - before, and after
+    return (parts[0], parts[1]) if len(parts) == 2 else None
 
 
 def _is_told(said: str) -> bool:

@@ -73,7 +73,7 @@ class _Pattern:
     @property
     def is_whole(self) -> bool:
         """Whether there is one place for a lease in what the event says."""
-        return len(self._rest) == 2  # noqa: PLR2004 - before it, and after it
+        return len(self._rest) == 2
 
     def job(self, own: _Own, lease: str) -> Job:
         values = self._job.copy()

@@ -131,7 +131,7 @@ class JobnikSurface:
         return Reply(200, page_of(self.routes), "text/html; charset=utf-8", headers=(CLOSED,))
 
 
-def _route(  # noqa: PLR0913 - one per column of the table above
+def _route(
     method: str,
     path: str,
     handler: Handler,

@@ -226,7 +226,7 @@ class Jobs:
     async def patch(self, call: Call) -> Reply:
         """Give a job that waits another priority."""
         name, priority = call.param("id"), read_body(call, _Patch).priority
-        if priority is None or not -100 <= priority <= 100:  # noqa: PLR2004
+        if priority is None or not -100 <= priority <= 100:
             raise invalid("priority must be a number from -100 to 100", field="priority")
         stored = await self._desk.stored(call, name)
         if stored.job.state not in ("available", "scheduled"):

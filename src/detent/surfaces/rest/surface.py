@@ -89,7 +89,7 @@ class RestSurface:
         told = document(self.routes, SCHEMAS, _JSON.decode(), version("detent"))
         return Reply(200, msgspec.json.encode(told))
 
-    def _route(  # noqa: PLR0913 - a row of the table above
+    def _route(
         self,
         method: str,
         path: str,

@@ -18,7 +18,7 @@ from detent.cli.workerlogs import Followed
 from detent.engine.engine import Engine
 from detent.lifecycle.worker import Birth
 from detent.runtime.process.rotation import Files
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.tree import Tree
@@ -141,7 +141,7 @@ def test_a_command_waits_for_the_modules_of_no_other() -> None:
 async def killed(journal: Journal) -> None:
     """An instance of which the stacks are kept."""
 
-    async def nothing(_: Work) -> None: ...
+    async def nothing(_: WorkerContext) -> None: ...
 
     Live(Tree(journal), Birth("i-1", "worker-1"), FunctionBody(nothing), "function")
     journal.keep_dump("i-1", "Thread 1:\n  in handler\n")

@@ -24,7 +24,7 @@ from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
 from detent.cli.importing import imported
 from detent.cli.output import counted, errors_end, stdout_is_terminal
-from detent.cli.places import shown_url
+from detent.cli.places import need_one_store, shown_url
 from detent.cli.serve import Jobnik, Logs
 from detent.errors import UnsupportedStore
 from detent.runtime.remote.address import Server
@@ -82,7 +82,7 @@ class Crew(Bundle):
             "--store",
             metavar="URL",
             envvar=STORE_NAMES[0],
-            help="Another store than the program names.",
+            help="Where jobs are kept, for a program that names no store.",
         ),
     ] = None
     state_dir: Annotated[
@@ -245,6 +245,7 @@ def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool =
     with errors_end():
         orders = told()
         app = imported(program)
+        need_one_store(app, orders.told.url)
         app.move_to(orders.told.url)
         _need_shared(app, orders)
         if orders.web is not None:
@@ -259,7 +260,7 @@ def _need_shared(app: Detent, orders: Orders) -> None:
     """Workers are processes of their own, as are those who enqueue."""
     if orders.told.server is None and app.connection.is_memory:
         why = "A store in memory is there for one process only, and workers are others"
-        raise UnsupportedStore(f"{why}; name a file, such as --store sqlite:detent.db")
+        raise UnsupportedStore(f"{why}; name a file, such as sqlite:detent.db")
 
 
 async def serve(

@@ -12,7 +12,7 @@ import typer
 
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.output import errors_end
-from detent.cli.places import Place, asked
+from detent.cli.places import Place, asked, need_one_store
 from detent.engine.engine import Engine
 from detent.surfaces.http.logs import JSON_LOGS, LOG_LEVEL
 
@@ -160,6 +160,8 @@ def serve(
     with errors_end():
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)
+        if known is not None:
+            need_one_store(known, place.store)
         is_finished = serving(
             place.store, settings, bind, is_guarded=is_guarded, json_logs=logs.json_logs, app=known
         )

@@ -54,9 +54,9 @@ class Events:
             page = await self._desk.engine.store.feed(after, _PAGE)
             for first in range(0, len(page), _CHUNK):
                 some = page[first : first + _CHUNK]
-                for one in await self._of_tenant(some, self._desk.tenant(call)):
+                for one in await self._of_tenant(some, call.caller.tenant):
                     is_new = one.position > seen
-                    if is_new and _fits(one, query) and call.who.may_use(one.queue):
+                    if is_new and _fits(one, query) and call.caller.may_use(one.queue):
                         found.append(one)
                     if len(found) == limit:
                         return self._reply(found, one.id, has_more=True)

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.lifecycle.job.table import ENDED
 from detent.stores.api import Fed
+from detent.surfaces.http.caller import Caller
 from detent.surfaces.http.sse import frame
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.event_words import Position, Told, event_id_of
@@ -86,9 +86,9 @@ class Following:
         self._rendered: dict[int, tuple[StreamEvent, ...]] = {}
         self._rendering = asyncio.Lock()
 
-    async def live(self, page: Sequence[Fed], tenant: str, who: Principal) -> Sequence[StreamEvent]:
+    async def live(self, page: Sequence[Fed], caller: Caller) -> Sequence[StreamEvent]:
         """What has just happened, as its readers get it."""
-        mine = [fed for fed in page if fed.event.tenant == tenant]
+        mine = [fed for fed in page if fed.event.tenant == caller.tenant]
         if not mine:
             return ()
         async with self._rendering:
@@ -98,9 +98,9 @@ class Following:
             known |= new
             for pos in list(islice(known, max(len(known) - RENDERED_MAX, 0))):
                 del known[pos]
-        return _visible((event for some in found for event in some), who)
+        return _visible((event for some in found for event in some), caller)
 
-    async def missed(self, seen: str, tenant: str, who: Principal) -> AsyncIterator[Missed]:
+    async def missed(self, seen: str, caller: Caller) -> AsyncIterator[Missed]:
         """What has happened since an event, page by page; what cannot be told is a gap."""
         place = await self._events.place(seen)
         if place is None:
@@ -116,9 +116,9 @@ class Following:
         # From the place that was seen on: of its events some may be left.
         async for page in self._desk.engine.tail.since(last.pos - 1):
             after, looked = page[-1].pos, looked + len(page)
-            mine = await self._render([fed for fed in page if fed.event.tenant == tenant])
+            mine = await self._render([fed for fed in page if fed.event.tenant == caller.tenant])
             events = (one for some in mine.values() for one in some if one.position > last)
-            yield Missed(after, _visible(events, who))
+            yield Missed(after, _visible(events, caller))
             if looked >= MISSED_MAX:
                 left = await self._desk.engine.tail.end() - after
                 lost = {"gap_start": event_id_of(page[-1]), "estimated_missed_count": max(left, 0)}
@@ -138,8 +138,9 @@ def stream_event(one: Told) -> StreamEvent:
     return StreamEvent(one.position, one.type, subject, one.queue, is_end, rendered)
 
 
-def _visible(events: Iterable[StreamEvent], who: Principal) -> list[StreamEvent]:
-    return [one for one in events if not one.queue or who.may_use(one.queue)]
+def _visible(events: Iterable[StreamEvent], caller: Caller) -> list[StreamEvent]:
+    """What belongs to no queue, as a workflow does, is left out for keys bound to queues."""
+    return [one for one in events if caller.may_use(one.queue)]
 
 
 def channel_of(text: str, types: frozenset[str] = frozenset()) -> Channel:

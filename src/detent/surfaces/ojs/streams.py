@@ -57,8 +57,8 @@ class Streams:
     async def queue(self, call: Call) -> Reply:
         """Follow the jobs of one queue."""
         name = need_queue(call.param("name"))
-        self._desk.need_queue(call, name)
-        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        call.caller.need_queue(name)
+        rows = await self._desk.engine.queries.queues(call.caller.tenant)
         if name not in {row.name for row in rows}:
             raise missing("queue", name)
         return self._sse(call, self._channel(call, f"queue:{name}"))
@@ -69,7 +69,7 @@ class Streams:
         if channel.kind == "job":
             await self._desk.stored(call, channel.name, is_head=True)
         if channel.kind == "queue":
-            self._desk.need_queue(call, channel.name)
+            call.caller.need_queue(channel.name)
         return self._sse(call, channel)
 
     async def progress(self, call: Call) -> Reply:
@@ -87,7 +87,7 @@ class Streams:
     # --- events ---------------------------------------------------------------------------------
 
     async def _frames(self, call: Call, channel: Channel) -> AsyncIterator[bytes]:
-        tenant, after = self._desk.tenant(call), 0
+        tenant, after = call.caller.tenant, 0
         listener = await self._desk.engine.tail.listen(of_tenant(tenant))
         try:
             # Asked before the reader knows that we listen: what ends afterwards is told as it goes.
@@ -95,7 +95,7 @@ class Streams:
             yield RETRY
             seen = call.header("last-event-id")
             if seen:
-                async for missed in self._following.missed(seen, tenant, call.who):
+                async for missed in self._following.missed(seen, call.caller):
                     after = missed.pos
                     for piece in _framed(channel, missed.events):
                         yield piece
@@ -127,8 +127,8 @@ class Streams:
             if is_noted:
                 before, note = note, await self._note(call, channel.name)
                 pieces += _note_framed(channel.name, before, note)
-            new, tenant = [fed for fed in page if fed.pos > after], self._desk.tenant(call)
-            found = await self._following.live(new, tenant, call.who)
+            new = [fed for fed in page if fed.pos > after]
+            found = await self._following.live(new, call.caller)
             pieces += _framed(channel, found)
             if not pieces and time.monotonic() - quiet_since >= BEAT_S:
                 pieces.append(BEAT)
@@ -150,7 +150,7 @@ class Streams:
         return coming.result()
 
     async def _note(self, call: Call, name: str) -> Note | None:
-        [stored] = await self._desk.find([(self._desk.tenant(call), name)], are_heads=True)
+        [stored] = await self._desk.find([(call.caller.tenant, name)], are_heads=True)
         return None if stored is None else stored.note
 
     async def _is_over(self, call: Call, name: str) -> bool:

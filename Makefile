@@ -78,10 +78,16 @@ clean: ## remove everything that make has made
 	  .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .uv_cache
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+# `pip install .` in this environment puts a copy of the package in the place of the link to src: all
+# commands would then run old code. It is prepared again.
+COPIED := $(wildcard $(VENV)/lib/python3*/site-packages/detent/__init__.py)
+.PHONY: prepare-again
+prepare-again:
+
 # The stamp lives in the environment, so that removing the environment removes it too.
 # Packages come with hashes from the lock; the project itself is built by the locked backend. The lock is
 # whole, so pip resolves nothing: what names an extra of a package would have it look for newer ones.
-$(READY): pyproject.toml uv.lock requirements-dev.lock | $(BUILD)/tmp
+$(READY): pyproject.toml uv.lock requirements-dev.lock $(if $(COPIED),prepare-again) | $(BUILD)/tmp
 	@set -e; python=; \
 	for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \

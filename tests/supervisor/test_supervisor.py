@@ -203,7 +203,8 @@ async def test_a_process_that_speaks_on_its_channel_says_itself_what_it_is() -> 
         pid = supervisor.status("a").pid
         assert pid is not None
         await supervisor.suspend("a")
-        assert (supervisor.status("a").status, state_of(pid)) == ("Suspended", "S")
+        assert supervisor.status("a").status == "Suspended"
+        assert state_of(pid) in ("R", "S"), "it was asked, and not frozen"
         await supervisor.resume("a")
         assert (await supervisor.check("a")).health == "healthy"
 

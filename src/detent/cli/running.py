@@ -204,9 +204,7 @@ class Far(Bundle):
 
 
 @expanded
-def worker(
-    program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes
-) -> None:
+def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
     _log_on(view=False, as_json=crew.json_logs)
 

@@ -58,10 +58,12 @@
     │   ├── BadJournal         a journal that cannot be read or written
     │   ├── BadSpec            a slot with a value that cannot work
     │   ├── JournalLocked      another supervisor uses that directory
+    │   ├── NotStarted         a supervisor that does not run, or not by itself
     │   ├── NotSuspendable     a worker that cannot go quiet and come back
     │   ├── SlotExists         a slot of that name is there already
     │   ├── StartFailed        a worker that could not be started
     │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
+    │   ├── TooManyRestarts    a supervisor that gave up
     │   ├── UnknownSlot        no slot of that name
     │   ├── UnknownWorker      no worker of that name, or none that is known any more
     │   └── WorkerSilent       a worker's supervisor did not do what it was told, or did not answer
@@ -198,6 +200,7 @@ from detent.errors.workers import (
     InstanceLost,
     JournalLocked,
     NotQuiet,
+    NotStarted,
     NotSuspendable,
     PackageMissing,
     PoolBroken,
@@ -207,6 +210,7 @@ from detent.errors.workers import (
     SupervisorError,
     SuspendTimeout,
     TooManyFiles,
+    TooManyRestarts,
     UnknownSlot,
     UnknownWorker,
     WorkerSilent,
@@ -260,6 +264,7 @@ __all__ = [
     "NoStore",
     "NotPortable",
     "NotQuiet",
+    "NotStarted",
     "NotSuspendable",
     "NumberTooLarge",
     "OpenToAll",
@@ -294,6 +299,7 @@ __all__ = [
     "SuspendTimeout",
     "TooMany",
     "TooManyFiles",
+    "TooManyRestarts",
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",

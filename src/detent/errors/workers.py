@@ -92,6 +92,12 @@ class JournalLocked(SupervisorError):
     code = "journal_locked"
 
 
+class NotStarted(SupervisorError):
+    """The supervisor is not running, or it is the worker of another one: ask that one."""
+
+    code = "not_started"
+
+
 class NotSuspendable(SupervisorError):
     """The worker cannot go quiet and come back; it goes on as it was."""
 
@@ -115,6 +121,12 @@ class SuspendTimeout(SupervisorError):
 
     code = "suspend_timeout"
     retryable = True
+
+
+class TooManyRestarts(SupervisorError):
+    """A supervisor gave up: `fields["workers"]` ended too often for `max_restarts`."""
+
+    code = "too_many_restarts"
 
 
 class UnknownSlot(SupervisorError):

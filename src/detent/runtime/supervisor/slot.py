@@ -11,7 +11,7 @@ from detent.errors import DetentError, StartFailed
 from detent.lifecycle.worker import Birth, Instance
 from detent.runtime.supervisor.body import Body, Born, Handover
 from detent.runtime.supervisor.entries import SlotRow
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Pacing
 from detent.runtime.supervisor.spec import Spec
@@ -112,5 +112,5 @@ def _made(path: str, spec: Spec) -> Body:
         return Unmade(failed)
 
 
-async def _nothing(_: Work) -> None:
+async def _nothing(_: WorkerContext) -> None:
     """What a stand-in would do."""

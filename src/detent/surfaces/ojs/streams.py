@@ -11,9 +11,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from starlette.websockets import WebSocket
-
-from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.lifecycle.job.table import ENDED
 from detent.stores.api import Fed, Note, Stored
@@ -26,7 +23,6 @@ from detent.surfaces.ojs.faults import missing
 from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
 from detent.surfaces.ojs.progress import progress_shown
 from detent.surfaces.ojs.reading import need_queue
-from detent.surfaces.ojs.websockets import talk
 from detent.surfaces.ojs.wire import told
 
 BEAT_S: Final = 10.0
@@ -72,10 +68,6 @@ class Streams:
         """Follow how far one job is until it ends."""
         await self._desk.stored(call, call.param("id"))
         return self._places.reply(self._steps(call, call.param("id")))
-
-    async def socket(self, socket: WebSocket, who: Principal) -> None:
-        """The same over a WebSocket."""
-        await talk(self._desk, self._following, socket, who, self._next)
 
     def _channel(self, call: Call, text: str) -> Channel:
         types = frozenset(filter(None, call.query.get("event_types", "").split(",")))

@@ -28,12 +28,10 @@ from detent.surfaces.ojs.jobs import Jobs
 from detent.surfaces.ojs.limiting import KIND as LIMIT
 from detent.surfaces.ojs.limiting import Limiting
 from detent.surfaces.ojs.manifest import Manifest
-from detent.surfaces.ojs.periods import Series
 from detent.surfaces.ojs.progress import Progress
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.registry import Registry
 from detent.surfaces.ojs.remote import Remote
-from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.resetting import Resetting
 from detent.surfaces.ojs.retention import Keeping
 from detent.surfaces.ojs.schemas import PAGES, SCHEMAS
@@ -70,8 +68,7 @@ class OjsSurface:
         self.stalls = Stalls(self.desk)
         self.workers = Workers(self.desk, self.stalls)
         self.letters = Letters(self.desk, self.queues.setting)
-        self.replaying = Replaying(self.desk, self.queues.setting, self.letters)
-        self.keeping = Keeping(self.desk, self.queues.setting, self.letters, self.replaying)
+        self.keeping = Keeping(self.desk, self.queues.setting, self.letters)
         self.limiting = Limiting(self.desk)
         self.events = Events(self.desk)
         self.streams = Streams(self.desk, self.events)
@@ -111,11 +108,9 @@ class OjsSurface:
             return (b"content-type", reply.type.encode()), _SPOKEN
         return _FOR_SDK if b"ojs-version" in call.headers else _FOR_ALL
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:
-        """Events, for those who choose what they follow."""
-        if socket.url.path != f"{BASE}/ws":
-            raise Problem(404, "not_found", "WebSockets are at /ojs/v1/ws")
-        await self.streams.socket(socket, who)
+    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
+        """Refuse WebSockets: this surface streams events over SSE alone."""
+        raise Problem(404, "not_found", "there are no WebSockets here; use /ojs/v1/events/stream")
 
     # --- routes ---------------------------------------------------------------------------------
 
@@ -187,10 +182,6 @@ class OjsSurface:
         yield _route("DELETE", "/dead-letter", letters.purge, _O)
         yield _route("GET", "/dead-letter/stats", letters.stats, _R)
         yield _route("POST", "/dead-letter/retry", letters.retry_many, _O)
-        replaying, rules = self.replaying, "/dead-letter/replay-rules"
-        yield _route("GET", rules, replaying.listed, _R)
-        yield _route("PUT", f"{rules}/{{name}}", replaying.put, _O, (201, 200))
-        yield _route("DELETE", f"{rules}/{{name}}", replaying.delete, _O)
         yield _route("GET", "/dead-letter/{id}", letters.get, _R)
         yield _route("POST", "/dead-letter/{id}/retry", letters.retry, _O)
         yield _route("DELETE", "/dead-letter/{id}", letters.delete, _O)
@@ -264,7 +255,6 @@ class OjsSurface:
     def _admin_routes(self) -> Iterable[Route]:
         admin = Admin(self.desk, self.queues, self.letters, self.workers)
         yield _route("GET", "/admin/stats", admin.stats, _R)
-        yield _route("GET", "/admin/stats/history", Series(self.desk).history, _R)
         yield _route("GET", "/admin/queues", admin.queues, _R)
         yield _route("GET", "/admin/queues/{name}", self.queues.detailed, _R)
         yield _route("POST", "/admin/queues/{name}/pause", admin.pause, _O)
@@ -299,8 +289,6 @@ class OjsSurface:
     def _system_routes(self) -> Iterable[Route]:
         system = self.system
         yield _route("GET", "/admin/system/config", system.config, _R)
-        yield _route("GET", "/admin/system/maintenance", system.maintenance, _R)
-        yield _route("POST", "/admin/system/maintenance", system.set_maintenance, _O)
         yield _route("GET", "/admin/pools", system.pools, _R)
         yield _route("PUT", "/admin/pools/{name}", system.put_pool, _O)
         yield _route("GET", "/admin/pools/{name}", system.get_pool, _R)

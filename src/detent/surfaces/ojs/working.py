@@ -171,8 +171,6 @@ class Working:
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
             return True
-        if await self._system.is_closed(want.tenant):
-            return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))
 

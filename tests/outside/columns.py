@@ -1,6 +1,6 @@
-"""Where each store keeps what a reader knows: one map per store, from its tables to canonical ones.
+"""Where each store keeps what a reader knows: one map per store, from tables to canonical ones.
 
-A column that is named nowhere keeps its name in the canonical table. A column that is left out has a
+A column that is named nowhere keeps its name in the canonical table; one that is left out has a
 reason. `dump` reads all tables through the map; a table that the map does not know fails it.
 """
 
@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import psycopg
@@ -180,14 +181,20 @@ _SUMMED = {"counts": "count"}
 
 def tables_of(url: str) -> dict[str, list[Row]]:
     """Every row of every table that this store has."""
-    if url.startswith("sqlite:"):
-        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    return _of_sqlite(url) if url.startswith("sqlite:") else _of_postgresql(url)
+
+
+def _of_sqlite(url: str) -> dict[str, list[Row]]:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         connection.row_factory = sqlite3.Row
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        read = lambda name: [dict(row) for row in connection.execute(f"SELECT * FROM {name}")]  # noqa: E731, S608
-        tables = {name: read(name) for (name,) in found}
-        connection.close()
-        return tables
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            name: [dict(row) for row in connection.execute(f"SELECT * FROM {name}")]  # noqa: S608
+            for (name,) in names
+        }
+
+
+def _of_postgresql(url: str) -> dict[str, list[Row]]:
     with psycopg.connect(url, row_factory=dict_row) as connection:
         asked = "SELECT tablename FROM pg_tables WHERE schemaname = 'detent'"
         names = [row["tablename"] for row in connection.execute(asked)]
@@ -314,7 +321,7 @@ class _Names:
     def readable(self, value: Any, field: str, where: str) -> Any:
         """The value with names in place of ids, and times since the beginning of the day."""
         if field in _OF_THIS_RUN and value is not None:
-            return {key: "?" for key in value} if isinstance(value, dict) else "?"
+            return dict.fromkeys(value, "?") if isinstance(value, dict) else "?"
         if isinstance(value, dict):
             return {
                 self.readable(key, field, where): self.readable(one, key, where)

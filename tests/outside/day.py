@@ -1,26 +1,42 @@
 """One scripted day: everything that can happen to jobs, through the public ways in.
 
-The clock stands still until the script moves it, and every use of `day.app`, `day.job` and `day.wire`
-is one second later than the one before, so that the order of ids is the order of the script.
+The clock stands still until the script moves it. Every use of `day.app`, `day.job` and a client is
+one second later than the one before, so that the order of ids is the order of the script.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
-from detent import Backoff, Cancelled, Context, Detent, Discard, Limit, Snooze, Unique
-from detent import batch, chain, dag, group, stages
+from detent import (
+    Backoff,
+    Cancelled,
+    Context,
+    Detent,
+    Discard,
+    Limit,
+    Snooze,
+    Unique,
+    batch,
+    chain,
+    dag,
+    group,
+    stages,
+)
 from detent.testing import Crashed, Rig
 from tests.outside.collect import CommandLine, Server, serving
-from tests.outside.columns import canonical
+from tests.outside.columns import canonical, dump
 from tests.surfaces.engines import Engine, held
 from tests.surfaces.jobnik import Jobnik
 from tests.surfaces.rest import Rest
@@ -36,6 +52,7 @@ class Day:
     def __init__(self, url: str, rig: Rig, server: Server) -> None:
         self.url, self.rig, self.server = url, rig, server
         self.command = CommandLine(url)
+        self.rows: list[str] = []
         self.clients = (Client(server.port), Jobnik(server.port), Rest(server.port))
 
     @property
@@ -62,6 +79,17 @@ class Day:
         self.rig.clock.advance(1)
         return self.clients[2]
 
+    def live(self) -> None:
+        """The whole script; `rows` is what it leaves, and whether the proof of it holds."""
+        # The server's numbers of events begin with the first look.
+        self.get("/metrics")
+        self.wait(30)
+        for hour in HOURS:
+            hour(self)
+        verified = self.command.data("verify")
+        del verified["checked"]["head"]
+        self.rows = [*dump(self.url), json.dumps({"in": "verify", **verified})]
+
     def work(self) -> None:
         """Let a worker of ours run everything that is due."""
         self.rig.clock.advance(1)
@@ -77,6 +105,20 @@ class Day:
         """Claim one job over the wire."""
         [job] = self.ojs.fetch(queue, **more)
         return job
+
+    def get(self, path: str) -> bytes:
+        """What the server answers."""
+        request = Request(f"http://127.0.0.1:{self.server.port}{path}")
+        for name, value in self.clients[0].headers.items():
+            request.add_header(name, value)
+        with urlopen(request) as answer:  # noqa: S310
+            found: bytes = answer.read()
+            return found
+
+    def id_of(self, type_: str) -> str:
+        """The first job of this type that is still there, whatever its state is."""
+        found = canonical(self.url)["payloads"]
+        return next(str(one["job"]) for one in found if one["type"] == type_)
 
     def stored(self, kind: str) -> list[dict[str, Any]]:
         """The small records of a kind."""
@@ -175,6 +217,12 @@ def lose_our_worker(day: Day) -> None:
     day.work()
 
 
+def tell_of_a_supervised_worker(day: Day) -> None:
+    day.rig.clock.advance(1)
+    day.server.ship_life("instance-1")
+    day.rig.clock.advance(4)
+
+
 def work_over_the_wire(day: Day) -> None:
     retry = {"max_attempts": 2, "initial_interval": "PT5S", "jitter": False}
     day.ojs.push("w.done", 1, queue="w", retry=retry)
@@ -242,7 +290,11 @@ def steer_jobs_and_queues(day: Day) -> None:
     day.app.resume(type="wired")
     day.app.pause("off", queue="steered2")
     day.app.select(queue="steered", state="available").cancel("clean up", limit=1)
-    day.ojs.put("/admin/queues/bounded/config", {"concurrency": 2, "default_timeout": "PT9S"}).ok()
+    bounds = {"concurrency": 2, "backpressure": {"max_depth": 1, "strategy": "reject"}}
+    day.ojs.put("/admin/queues/bounded/config", {**bounds, "default_timeout": "PT9S"}).ok()
+    day.ojs.push("w.fits", queue="bounded")
+    body = {"type": "w.full", "args": [], "options": {"queue": "bounded"}}
+    day.ojs.post("/jobs", body).error(429, "QUEUE_FULL")
     day.ojs.put("/rate-limits/k2", {"concurrency": 3, "rate": {"limit": 9, "period": "PT1M"}}).ok()
     for who in ("x", "x", "y"):
         day.job("limited").enqueue(who)
@@ -317,8 +369,9 @@ def push_to_an_engine(day: Day) -> None:
     ]
 
     async def run() -> None:
-        told = {"id": "engine-1", "boot": "boot-1", "capacity": 1}
-        async with Engine(day.server.port, "scene", **told) as engine:
+        async with Engine(
+            day.server.port, "scene", capacity=1, id="engine-1", boot="boot-1"
+        ) as engine:
             done = await engine.job(names[0]["jobId"])
             await engine.ok("job_ack", held(done))
             await engine.ok("job_progress", held(done, progress=40, message="walls"))
@@ -373,7 +426,14 @@ def keep_records(day: Day) -> None:
     uri = {"uri": "urn:mail:1", "type": "x.mail", "version": "1.0", "schema": {"type": "array"}}
     day.ojs.post("/schemas", uri).ok(201)
     day.rig.clock.advance(1)
-    day.command.data("keys", "create", "--scope", "read", "--name", "bob", "--expires-in", "9d")
+    day.ojs.put("/admin/schemas/x.mail/1", {"schema": {"type": "array"}}).ok(201)
+    day.ojs.post("/workers/register", {"worker_id": "w9", "hostname": "h", "labels": {"gpu": "1"}})
+    day.ojs.push("w.stalls", queue="stalls", stall_timeout="PT1M")
+    job = day.fetch("stalls", worker="w9")
+    day.ojs.put(f"/jobs/{job['id']}/progress", {"worker_id": "w9", "progress": 0.1}).ok()
+    made = day.command.data("keys", "create", "--scope", "admin", "--expires-in", "9d")
+    # From now on the server asks for it.
+    day.clients[0].headers["Authorization"] = f"Bearer {made['key']}"
 
 
 def rerun_erase_and_forget(day: Day) -> None:
@@ -396,6 +456,7 @@ HOURS = (
     enqueue_everything,
     work_with_our_worker,
     lose_our_worker,
+    tell_of_a_supervised_worker,
     work_over_the_wire,
     cancel_in_every_form,
     steer_jobs_and_queues,
@@ -417,16 +478,17 @@ def lived(url: str) -> Iterator[Day]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DETENT_SECRET_KEY", KEY)
         patch.setenv("DETENT_WEBHOOK_ALLOW", "127.0.0.0/8")
-        patch.setattr("secrets.token_hex", lambda size: "ab" * size)
+        numbers = itertools.count(1)
+        patch.setattr("secrets.token_hex", lambda size: f"{next(numbers):02x}" * size)
         patch.setattr("secrets.token_urlsafe", lambda size: "ab" * size)
         with serving(url, rig.clock, rig.app) as server:
             day = Day(url, rig, server)
-            day.wait(30)
-            for hour in HOURS:
-                hour(day)
-            yield day
-            for client in day.clients:
-                client.close()
+            try:
+                day.live()
+                yield day
+            finally:
+                for client in day.clients:
+                    client.close()
         rig.app.close()
 
 
@@ -435,7 +497,7 @@ def receiving() -> Iterator[str]:
     """An address that takes whatever a webhook sends."""
 
     class Taking(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             self.send_response(204)
             self.end_headers()

@@ -24,7 +24,8 @@ class Route(msgspec.Struct, frozen=True):
     """One operation. `scope` of `None` is open to anybody; what follows it is for the document.
 
     `takes` and `gives` name the shapes of bodies, `type` is that of a reply that is no JSON, and
-    `query` and `headers` have the shapes of what may be asked behind the path and beside it.
+    `query` and `headers` have the shapes of what may be asked behind the path and beside it. `name`
+    is what a surface that lists its operations by name calls it.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Route(msgspec.Struct, frozen=True):
     query: Mapping[str, Mapping[str, Any]] = {}
     headers: Mapping[str, Mapping[str, Any]] = {}
     prompt: Prompt | None = None
+    name: str = ""
 
 
 class _Node:

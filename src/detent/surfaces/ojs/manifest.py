@@ -73,7 +73,7 @@ class Manifest:
             "conformance_level": _LEVEL,
             "conformance_tier": "full",
             "protocols": ["http"],
-            "backend": self._backend(),
+            "backend": self._desk.engine.store.backend,
             "capabilities": dict.fromkeys(_CAPABILITIES, True),
             "unique_job_strength": "strong",
             "extensions": {
@@ -105,7 +105,7 @@ class Manifest:
             "version": _VERSION,
             "uptime_seconds": uptime,
             "backend": {
-                "type": self._backend(),
+                "type": self._desk.engine.store.backend,
                 "status": "ok" if is_well else "unhealthy",
                 "latency_ms": latency,
             },
@@ -129,9 +129,6 @@ class Manifest:
         except StoreError:
             return False
         return True
-
-    def _backend(self) -> str:
-        return type(self._desk.engine.store).__module__.split(".")[2]
 
 
 _CAPABILITIES = (

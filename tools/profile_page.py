@@ -57,11 +57,12 @@ def _table(profiles: Iterable[Profile]) -> str:
 
 def _row(profile: Profile) -> tuple[str, ...]:
     fixed = ", fixed" if profile.allowed_is_fixed else ""
+    spared = "" if profile.poisoned_over_wire else ", the end of a wire lease is never the last"
     return (
         code(profile.name),
         f"{profile.allowed}{fixed}",
         profile.loss.value,
-        str(profile.losses_allowed),
+        f"{profile.losses_allowed}{spared}",
         _seconds(profile.lease_us),
         profile.cancel.value,
         profile.drain.value,

@@ -13,12 +13,13 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from detent import stores
+from detent import Detent, stores
+from detent.cli.places import need_one_store
 from detent.cli.workerlogs import Followed
 from detent.engine.engine import Engine
 from detent.lifecycle.worker import Birth
 from detent.runtime.process.rotation import Files
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.tree import Tree
@@ -129,6 +130,34 @@ def test_what_cannot_be_started_ends_with_2(words: tuple[str, ...], why: str) ->
     assert why in done.complained
 
 
+@pytest.mark.parametrize("verb", ["worker", "up", "serve"])
+def test_a_program_that_names_another_store_is_refused(tmp_path: Path, verb: str) -> None:
+    own, other = "postgresql://ann:s3cret@db/shop", "postgresql://ann:t0psecret@db/other"
+    program = tmp_path / "shop.py"
+    program.write_text(f"from detent import Detent\napp = Detent({own!r})\n")
+    told = ("serve", "--app", program) if verb == "serve" else (verb, program)
+    for done in (detent(*told, "--store", other), detent(*told, DETENT_STORE=other)):
+        assert done.code == 2
+        assert "jobs in postgresql://ann:***@db/shop, and" in done.complained
+        assert "is to use postgresql://ann:***@db/other: leave" in done.complained
+        assert "[bad_option]" in done.complained
+        assert "s3cret" not in done.complained
+        assert "t0psecret" not in done.complained
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        (None, "sqlite:shop.db"),
+        ("sqlite:shop.db", None),
+        ("sqlite:shop.db", f"sqlite://{Path.cwd()}/shop.db"),
+        (lambda: "memory:", "memory:"),
+    ],
+)
+def test_a_store_that_is_named_twice_is_one(own: str | None, told: str | None) -> None:
+    need_one_store(Detent(own), told)
+
+
 def test_a_command_waits_for_the_modules_of_no_other() -> None:
     code = (
         "import sys, detent.cli.application as a; a.application_of(['lifecycle'], pretty=False);"
@@ -141,7 +170,7 @@ def test_a_command_waits_for_the_modules_of_no_other() -> None:
 async def killed(journal: Journal) -> None:
     """An instance of which the stacks are kept."""
 
-    async def nothing(_: Work) -> None: ...
+    async def nothing(_: WorkerContext) -> None: ...
 
     Live(Tree(journal), Birth("i-1", "worker-1"), FunctionBody(nothing), "function")
     journal.keep_dump("i-1", "Thread 1:\n  in handler\n")

@@ -64,6 +64,10 @@ def test_only_rest_runs_once_by_law_and_only_ojs_takes_checkpoints_at_any_time()
     assert [name for name, row in PROFILES.items() if row.checkpoints_anytime] == ["ojs"]
 
 
+def test_the_end_of_a_wire_lease_proves_nothing_about_a_jobnik_task() -> None:
+    assert [name for name, row in PROFILES.items() if not row.poisoned_over_wire] == ["jobnik"]
+
+
 def test_who_may_claim_what() -> None:
     """Our own workers any pull job, OJS workers three profiles, Jobnik's their own, engines push.
 

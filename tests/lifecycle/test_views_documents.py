@@ -41,7 +41,7 @@ from detent.lifecycle.views import (
     slot,
     view,
 )
-from detent.lifecycle.workflow import bucket
+from detent.lifecycle.workflow import bucket, delta
 from detent.lifecycle.workflow.table import STEP, WORKFLOW
 from tests.lifecycle.driver import live
 from tests.lifecycle.making import (
@@ -572,9 +572,15 @@ def test_jobnik_end_time_only_at_completed_or_failed() -> None:
     assert "endTime" not in jobnik(called_off).fields
 
 
-def test_jobnik_a_lost_task_is_retried_and_not_charged() -> None:
-    shown = jobnik(lost(task(active)))
-    assert (shown.state, shown.fields["attempts"]) == ("RETRIED", 0)
+def test_jobnik_a_lost_task_is_in_progress_until_another_worker_takes_it() -> None:
+    gone = lost(task(active))
+    shown = jobnik(gone)
+    assert (shown.state, shown.fields["attempts"]) == ("IN_PROGRESS", 0)
+    called_off = take(gone, j.Cancel(j.Cause.WORKFLOW), SYSTEM).job
+    assert jobnik(called_off).state == "RETRIED"
+    again = take(gone, j.Claim("L2", "w2", wire=True), WORKER).job
+    again = take(again, j.Fail(lease="L2", code="boom"), WORKER).job
+    assert jobnik(again).state == "RETRIED"
 
 
 def test_jobnik_a_task_cancelled_in_somebodys_hands_has_failed() -> None:
@@ -697,7 +703,8 @@ def test_the_summary_of_a_stage_counts_every_task_under_the_word_it_is_shown_wit
         for record in (
             at_version(life.events, number) for number in range(1, len(life.events) + 1)
         ):
-            assert SUMMARY_KEYS[view(record, "jobnik").state] == _camel(bucket(record)), record
+            word = "in_progress" if delta(None, record).lost else bucket(record)
+            assert SUMMARY_KEYS[view(record, "jobnik").state] == _camel(word), record
 
 
 def _camel(word: str) -> str:

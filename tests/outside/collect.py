@@ -198,7 +198,7 @@ STORED: dict[str, Any] = {
 }
 # What is kept as it was sent, or has nothing in it.
 SHAPELESS = {"record dropping", "record engine-type"}
-HANDOVER = Handover("", "", "", 1, 0, "", "", "", suspended=True)
+HANDOVER = Handover(**dict.fromkeys(Handover.__struct_fields__, 1))
 
 
 def fields(kind: Any) -> Iterator[str]:

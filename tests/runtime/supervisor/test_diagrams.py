@@ -18,7 +18,6 @@ from detent.runtime.supervisor.diagrams import (
     tree_diagram,
 )
 from detent.runtime.supervisor.drawing import tree_svg
-from detent.runtime.supervisor.metrics import LabelPolicy, LogMetrics, NoMetrics
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
@@ -124,21 +123,6 @@ async def test_the_states_of_one_instance(stage: Stage) -> None:
     assert "    class failed active\n" in text
     assert "exit code 1, exit" in text
     assert "active" not in state_diagram("a", [])
-
-
-def test_metrics(caplog: pytest.LogCaptureFixture) -> None:
-    """W-112, W-113: silent by default, readable in development, fewer labels on demand."""
-    inner = Numbers()
-    policy = LabelPolicy(inner, lambda labels: {key: labels[key] for key in labels if key != "id"})
-    policy.count("n", {"id": "7", "type": "x"})
-    policy.observe("v", 1.5, {"id": "7"})
-    assert inner.labels == {"n": [{"type": "x"}], "v": [{}]}
-    with caplog.at_level("INFO"):
-        LogMetrics().count("n", {"a": "b"})
-        LogMetrics().observe("v", 1.5, {})
-    assert [record.getMessage() for record in caplog.records] == ["n +1 {'a': 'b'}", "v 1.5 {}"]
-    NoMetrics().count("n", {})
-    NoMetrics().observe("v", 1, {})
 
 
 async def test_what_is_counted(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.websockets import WebSocket
 
+from detent.surfaces.http.caller import Admit
 from detent.surfaces.http.exchange import Message
 
 MESSAGES_S_MAX: Final = 2_000
@@ -28,8 +29,9 @@ _encode = msgspec.json.Encoder().encode
 class Wire:
     """What a Socket.IO server is given instead of the socket."""
 
-    def __init__(self, socket: WebSocket, stall_s: float) -> None:
+    def __init__(self, socket: WebSocket, stall_s: float, admit: Admit) -> None:
         self._socket = socket
+        self.admit = admit
         self._stall_s = stall_s
         self._tokens = float(MESSAGES_S_MAX)
         self._at = time.monotonic()

@@ -53,7 +53,7 @@ class Crowds:
 
     async def let_in(self, call: Call, ask: Ask, enter: Enter[Enqueued]) -> _Answer:
         """What came of storing the job, and how full its queue is."""
-        key = (self._desk.tenant(call), ask.queue)
+        key = (call.caller.tenant, ask.queue)
         config = await self._known.get(key)
         if config is None or not config.is_bounded or is_keyed(ask):
             return await self._pressure.let_in(call, [ask], enter)
@@ -63,7 +63,7 @@ class Crowds:
         crowd = self._crowds.get(key)
         if crowd is None:
             crowd = self._crowds[key] = Gathering(self._together, _MOST)
-        return await crowd.ask(_Pushed(call, known, self._desk.by(call)))
+        return await crowd.ask(_Pushed(call, known, call.caller.actor))
 
     async def _together(self, pushed: Sequence[_Pushed]) -> list[_Answer | Exception]:
         return [answer for some in _alike(pushed) for answer in await self._entered(some)]

@@ -33,7 +33,7 @@ class Deleting:
 
     async def delete(self, call: Call) -> Reply:
         """Forget what was set about a queue; refused while it has jobs that have not ended."""
-        key = (self._desk.tenant(call), self._queues.name(call))
+        key = (call.caller.tenant, self._queues.name(call))
         strategy = read_body(call, _Ask).strategy or call.query.get("strategy") or _REJECT
         if strategy != _REJECT:
             why = f"strategy: {strategy[:50]!r} is not supported; cancel or finish the jobs first"

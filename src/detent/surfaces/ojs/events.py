@@ -34,10 +34,10 @@ class Events:
         found: list[Told] = []
         for _ in range(_PAGES_MAX):
             page = await self._desk.engine.store.feed(after, _PAGE)
-            for told in await self.told(page, self._desk.tenant(call)):
+            for told in await self.told(page, call.caller.tenant):
                 if len(found) == limit:
                     break
-                if _fits(told, query) and call.who.may_use(told.queue):
+                if _fits(told, query) and call.caller.may_use(told.queue):
                     found.append(told)
                 after = told.pos
             else:

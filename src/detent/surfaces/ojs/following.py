@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.stores.api import Fed, Stored
+from detent.surfaces.http.caller import Caller
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.event_words import Told, change_of, event_id_of
 from detent.surfaces.ojs.events import Events
@@ -63,7 +63,7 @@ class Following:
         self._desk = desk
         self._events = events
 
-    async def missed(self, seen: str, tenant: str, who: Principal) -> AsyncIterator[Missed]:
+    async def missed(self, seen: str, caller: Caller) -> AsyncIterator[Missed]:
         """What has happened since an event, page by page; what cannot be told is a gap."""
         place = await self._events.place(seen)
         if place is None:
@@ -77,21 +77,24 @@ class Following:
         looked = 0
         async for page in self._desk.engine.tail.since(after):
             after, looked = page[-1].pos, looked + len(page)
-            yield Missed(after, await self.told(page, tenant, who))
+            yield Missed(after, await self.told(page, caller))
             if looked >= MISSED_MAX:
                 left = await self._desk.engine.tail.end() - after
                 lost = {"gap_start": event_id_of(page[-1]), "estimated_missed_count": max(left, 0)}
                 yield Missed(after, gap=lost)
                 return
 
-    async def told(self, page: Sequence[Fed], tenant: str, who: Principal) -> list[Told]:
-        """The events of a page, and the changes of state behind them."""
+    async def told(self, page: Sequence[Fed], caller: Caller) -> list[Told]:
+        """The events of a page, and the changes of state behind them.
+
+        What belongs to no queue, as a workflow does, is left out for keys bound to queues.
+        """
         if not page:
             return []
-        found = await self._events.told(page, tenant)
-        changes = await self._changes(page, tenant)
+        found = await self._events.told(page, caller.tenant)
+        changes = await self._changes(page, caller.tenant)
         both = sorted([*changes, *found], key=lambda one: one.pos)
-        return [one for one in both if not one.queue or who.may_use(one.queue)]
+        return [one for one in both if caller.may_use(one.queue)]
 
     async def _changes(self, page: Sequence[Fed], tenant: str) -> list[Told]:
         mine = [one for one in page if one.event.tenant == tenant and one.event.kind == "job"]

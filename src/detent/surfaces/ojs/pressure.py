@@ -93,7 +93,7 @@ class Pressure:
 
         `QUEUE_FULL` if there is no room for them. Whoever was outrun enters again.
         """
-        tenant, until = self._desk.tenant(call), time.monotonic() + _RETRY_S
+        tenant, until = call.caller.tenant, time.monotonic() + _RETRY_S
         loads = _loads(tenant, asks)
         if not await self._bounds(loads):
             return _entered(await enter(None)), ()

@@ -49,8 +49,8 @@ class Streams:
     async def queue(self, call: Call) -> Reply:
         """Follow the jobs of one queue."""
         name = need_queue(call.param("name"))
-        self._desk.need_queue(call, name)
-        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        call.caller.need_queue(name)
+        rows = await self._desk.engine.queries.queues(call.caller.tenant)
         if name not in {row.name for row in rows}:
             raise missing("queue", name)
         return self._sse(call, self._channel(call, f"queue:{name}"))
@@ -61,7 +61,7 @@ class Streams:
         if channel.kind == "job":
             await self._desk.stored(call, channel.name)
         if channel.kind == "queue":
-            self._desk.need_queue(call, channel.name)
+            call.caller.need_queue(channel.name)
         return self._sse(call, channel)
 
     async def progress(self, call: Call) -> Reply:
@@ -79,7 +79,7 @@ class Streams:
     # --- events ---------------------------------------------------------------------------------
 
     async def _frames(self, call: Call, channel: Channel) -> AsyncIterator[bytes]:
-        tenant, after = self._desk.tenant(call), 0
+        tenant, after = call.caller.tenant, 0
         listener = await self._desk.engine.tail.listen(of_tenant(tenant))
         try:
             # Asked before the reader knows that we listen: what ends afterwards is told as it goes.
@@ -87,7 +87,7 @@ class Streams:
             yield RETRY
             seen = call.header("last-event-id")
             if seen:
-                async for missed in self._following.missed(seen, tenant, call.who):
+                async for missed in self._following.missed(seen, call.caller):
                     after = missed.pos
                     for piece in _framed(channel, missed.told):
                         yield piece
@@ -127,7 +127,7 @@ class Streams:
                 return
 
     async def _told(self, call: Call, page: Sequence[Fed]) -> list[Told]:
-        return await self._following.told(page, self._desk.tenant(call), call.who)
+        return await self._following.told(page, call.caller)
 
     async def _next(self, listener: Listener, patience_s: float = BEAT_S) -> list[Fed]:
         """What comes next; nothing when it is time for a sign of life, or to stop."""
@@ -141,7 +141,7 @@ class Streams:
         return coming.result()
 
     async def _note(self, call: Call, name: str) -> Note | None:
-        [stored] = await self._desk.find([(self._desk.tenant(call), name)])
+        [stored] = await self._desk.find([(call.caller.tenant, name)])
         return None if stored is None else stored.note
 
     async def _is_over(self, call: Call, name: str) -> bool:

@@ -71,21 +71,18 @@ class System:
 
     async def pool(self, call: Call, name: str) -> Pool:
         """The pool of a name, if its queues are the caller's."""
-        record = await self._desk.record(POOL, (self._desk.tenant(call), name))
-        if record is None or record.data is None:
+        found = await self._pool(call, name)
+        if found is None:
             raise missing("pool", name)
-        found = msgspec.json.decode(record.data, type=Pool)
-        for queue in found.queues:
-            self._desk.need_queue(call, queue)
         return found
 
     async def put_pool(self, call: Call) -> Reply:
         """Queues under a name, and how they are chosen among."""
         name = need_text("name", call.param("name"))
         pool = _read_pool(name, fields_of(call))
-        for queue in pool.queues:
-            self._desk.need_queue(call, queue)
-        key: Key = (self._desk.tenant(call), name)
+        key: Key = (call.caller.tenant, name)
+        call.caller.need_queue(*pool.queues)
+        await self._pool(call, name)
         text = msgspec.json.encode(pool).decode()
         await self._desk.change(POOL, key, lambda _: (text, None))
         return self._desk.reply({"pool": _shown(pool)})
@@ -102,7 +99,7 @@ class System:
     async def delete_pool(self, call: Call) -> Reply:
         """Forget a pool; its queues stay."""
         pool = await self.pool(call, call.param("name"))
-        key = (self._desk.tenant(call), pool.name)
+        key = (call.caller.tenant, pool.name)
         await self._desk.change(POOL, key, lambda _: (None, None))
         return self._desk.reply({"deleted": True, "name": pool.name})
 
@@ -119,10 +116,18 @@ class System:
         }
         return self._desk.reply({"stats": {"pools": stats, "queues": len(rows)}})
 
+    async def _pool(self, call: Call, name: str) -> Pool | None:
+        record = await self._desk.record(POOL, (call.caller.tenant, name))
+        if record is None or record.data is None:
+            return None
+        found = msgspec.json.decode(record.data, type=Pool)
+        call.caller.need_queue(*found.queues)
+        return found
+
     async def _pools(self, call: Call) -> list[Pool]:
-        records = await all_records(self._desk.engine.store, POOL, self._desk.tenant(call))
+        records = await all_records(self._desk.engine.store, POOL, call.caller.tenant)
         found = [msgspec.json.decode(one.data, type=Pool) for one in records if one.data]
-        return [one for one in found if all(map(call.who.may_use, one.queues))]
+        return [one for one in found if all(map(call.caller.may_use, one.queues))]
 
 
 def _read_pool(name: str, fields: Mapping[str, Raw]) -> Pool:

@@ -111,7 +111,7 @@ class Working:
         if not asked.queues or len(asked.queues) > _QUEUES_MAX:
             raise invalid(f"queues is needed: 1 to {_QUEUES_MAX} names", field="queues")
         for queue in asked.queues:
-            self._desk.need_queue(call, need_queue(queue))
+            call.caller.need_queue(need_queue(queue))
         count = 1 if asked.count is None else asked.count
         if count < 1:
             raise invalid("count must be 1 or more", field="count")
@@ -124,7 +124,7 @@ class Working:
             holder=holder,
             leases=leases,
             queues=tuple(dict.fromkeys(asked.queues)),
-            tenant=self._desk.tenant(call),
+            tenant=call.caller.tenant,
             wire=True,
             lease_us=None if visibility is None else span_ms("visibility_timeout_ms", visibility),
             types=None if asked.types is None else tuple(asked.types),
@@ -140,7 +140,7 @@ class Working:
         if asked.claim_id is None:
             name, *leases = self._desk.engine.identity.ids(1 + count)
             return name, tuple(leases)
-        owner = (self._desk.tenant(call), asked.worker_id or ANONYMOUS, asked.claim_id)
+        owner = (call.caller.tenant, asked.worker_id or ANONYMOUS, asked.claim_id)
         name = digest_of("\0".join(owner))
         return name, tuple(f"{name}.{number}" for number in range(count))
 
@@ -266,10 +266,10 @@ class Working:
         return self._desk.reply(flat(shown(after, name)))
 
     async def _reported(self, call: Call, name: str, report: Report) -> Stored:
-        key = (self._desk.tenant(call), name)
+        key = (call.caller.tenant, name)
         known = self._known.pop(key, None)
         stored = known or await self._desk.stored(call, name)
-        self._desk.need_queue(call, stored.job.queue)
+        call.caller.need_queue(stored.job.queue)
         if report.attempt is not None and report.attempt != counted_attempt(stored.job):
             raise conflict(stored.job, name, "report another attempt of", "active")
         return stored

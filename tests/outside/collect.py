@@ -198,7 +198,8 @@ STORED: dict[str, Any] = {
 }
 # What is kept as it was sent, or has nothing in it.
 SHAPELESS = {"record dropping", "record engine-type"}
-HANDOVER = Handover(**dict.fromkeys(Handover.__struct_fields__, 1))
+_SAID: dict[str, Any] = dict.fromkeys(Handover.__struct_fields__, 1)
+HANDOVER = Handover(**_SAID)
 
 
 def fields(kind: Any) -> Iterator[str]:

@@ -367,6 +367,8 @@ class ReadStore(Protocol):
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
 
+    # Which database it is, as clients are told.
+    backend: str
     has_transactions: bool
     """Whether users have transactions of their own there, which `inside` can write into."""
 

@@ -87,6 +87,7 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore(Alike[_Open]):
     """Records and their histories in one database, shared by any number of processes."""
 
+    backend = "postgres"
     has_transactions = True
 
     def __init__(

@@ -57,6 +57,7 @@ class _Open(NamedTuple):
 class SqliteStore(Alike[_Open]):
     """Records and their histories in one file. Several processes may open it at the same time."""
 
+    backend = "sqlite"
     has_transactions = True
 
     def __init__(

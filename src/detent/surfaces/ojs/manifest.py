@@ -73,7 +73,7 @@ class Manifest:
             "conformance_level": _LEVEL,
             "conformance_tier": "full",
             "protocols": ["http"],
-            "backend": self._backend(),
+            "backend": self._desk.engine.store.backend,
             "capabilities": dict.fromkeys(_CAPABILITIES, True),
             "unique_job_strength": "strong",
             "extensions": {
@@ -106,7 +106,7 @@ class Manifest:
             "version": _VERSION,
             "uptime_seconds": uptime,
             "backend": {
-                "type": self._backend(),
+                "type": self._desk.engine.store.backend,
                 "status": _backend_status(error, is_sdk=b"ojs-version" in call.headers),
                 "latency_ms": latency_ms,
             },
@@ -130,9 +130,6 @@ class Manifest:
         except StoreError as error:
             return error
         return None
-
-    def _backend(self) -> str:
-        return type(self._desk.engine.store).__module__.split(".")[2]
 
 
 def _backend_status(error: StoreError | None, *, is_sdk: bool) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detent.lifecycle.job.matrix import Cell, matrix
 from detent.lifecycle.profile import PROFILES, Deadlines, Profile
+from tools.command_matrix import Cell, matrix
 from tools.markdown import code, codes, grid, page, section
 
 __all__ = ["profile_page"]
@@ -57,11 +57,12 @@ def _table(profiles: Iterable[Profile]) -> str:
 
 def _row(profile: Profile) -> tuple[str, ...]:
     fixed = ", fixed" if profile.allowed_is_fixed else ""
+    spared = "" if profile.poisoned_over_wire else ", the end of a wire lease is never the last"
     return (
         code(profile.name),
         f"{profile.allowed}{fixed}",
         profile.loss.value,
-        str(profile.losses_allowed),
+        f"{profile.losses_allowed}{spared}",
         _seconds(profile.lease_us),
         profile.cancel.value,
         profile.drain.value,

@@ -16,12 +16,15 @@ import pytest
 from msgspec.structs import replace
 
 from detent.engine import marking
+from detent.engine.commands import Beside, Change
 from detent.engine.engine import Engine
 from detent.engine.losing import SPARED_MAX
 from detent.engine.processes import here, is_gone, process_of
 from detent.lifecycle import job as j
-from detent.lifecycle.event import Event
-from detent.stores.api import Death, Process, Store, Stored, Who, WorkerRow
+from detent.lifecycle import workflow as w
+from detent.lifecycle.event import By, Event
+from detent.lifecycle.machine import Actor, Refusal
+from detent.stores.api import Death, Failure, Process, Store, Stored, Who, WorkerRow, key_of
 from tests.contract.making import SECOND
 from tests.contract.world import World
 
@@ -155,6 +158,85 @@ async def test_a_wire_lease_that_ran_out_says_so(world: World, engine: Engine) -
         await engine.upkeep.turn()
     _, event = await lost(world, taken.job)
     assert (event.reason or "").startswith("remote did not renew its lease, which ended at")
+
+
+LATE = j.Claim("late", "jobnik", wire=True, lease_us=60 * SECOND)
+
+
+def late_report(known: Stored, *, is_good: bool) -> Change:
+    """What a worker says after its lease has ended."""
+    failure = Failure(known.job.attempt, known.job.last_at, "task_failed", "no")
+    return Change(
+        key_of(known.job),
+        j.Complete(lease="old") if is_good else j.Fail(lease="old", code="task_failed"),
+        By(Actor.WORKER, "jobnik"),
+        beside=Beside() if is_good else Beside(failure=failure),
+        known=known,
+        claim=LATE,
+    )
+
+
+async def lose_over_wire(world: World, engine: Engine) -> Stored:
+    """A job of a step that is taken and lost; it is there for the next who asks."""
+    [taken] = await world.claim(wire=True, lease_us=SECOND, holder="jobnik", profiles=("jobnik",))
+    world.clock.move(2 * SECOND)
+    await engine.upkeep.turn()
+    stored = await world.got(taken.job)
+    assert stored.job.is_lost
+    return stored
+
+
+@pytest.mark.parametrize("losses", [1, 5])
+@pytest.mark.parametrize("is_good", [True, False])
+async def test_a_late_report_ends_a_lost_job_and_its_workflow(
+    world: World, engine: Engine, losses: int, is_good: bool
+) -> None:
+    step = w.StepPlan("step")
+    new = world.make.new(id="x", profile="jobnik", workflow="flow", step="step")
+    await world.make_flow("flow", [step], new)
+    await engine.upkeep.turn()
+    for _ in range(losses):
+        known = await lose_over_wire(world, engine)
+    assert (await world.flow("flow")).tally("step") == w.Tally(retried=1, lost=1, total=1)
+    [answer] = await engine.carry_out([late_report(known, is_good=is_good)])
+    assert isinstance(answer, j.Accepted)
+    stored = await world.got(known.job)
+    assert stored.job == answer.job
+    assert (stored.job.attempt, stored.job.losses) == (losses + 1, losses)
+    flow = await world.flow("flow")
+    word = "completed" if is_good else "failed"
+    assert (flow.workflow.state, flow.tally("step")) == (word, w.Tally(total=1, **{word: 1}))
+    if not is_good:
+        assert stored.failures[-1].attempt == losses + 1
+    *_, claim, end = await world.store.history(key_of(known.job))
+    assert (claim.name, claim.lease) == ("claim", "late")
+    assert (end.name, end.command_id) == ("complete" if is_good else "fail", claim.command_id)
+    # Its lease began and ended with the report, so it has no row that anybody would find due.
+    world.clock.move(3_600 * SECOND)
+    assert await world.due() == []
+
+
+async def test_a_late_report_comes_to_nothing_when_somebody_was_faster(
+    world: World, engine: Engine
+) -> None:
+    await world.push(id="x", profile="jobnik")
+    await engine.upkeep.turn()
+    known = await lose_over_wire(world, engine)
+    [taken] = await world.claim(wire=True, lease_us=SECOND, holder="jobnik", profiles=("jobnik",))
+    [answer] = await engine.carry_out([late_report(known, is_good=True)])
+    assert isinstance(answer, Refusal)
+    assert answer.code == "not_lost"
+    assert (await world.got(known.job)).job.lease == taken.job.lease
+
+
+async def test_of_late_reports_at_once_one_counts(world: World, engine: Engine) -> None:
+    await world.push(id="x", profile="jobnik")
+    await engine.upkeep.turn()
+    known = await lose_over_wire(world, engine)
+    reports = [late_report(known, is_good=number != 1) for number in range(3)]
+    answers = await asyncio.gather(*(engine.carry_out([one]) for one in reports))
+    accepted = [one for [one] in answers if isinstance(one, j.Accepted)]
+    assert [one.job for one in accepted] == [(await world.got(known.job)).job]
 
 
 async def test_a_limit_that_ran_out_is_no_loss_and_has_no_such_reason(

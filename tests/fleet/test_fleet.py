@@ -208,7 +208,8 @@ def test_who_will_not_keeps_nobody_else_from_hearing(yard: Yard) -> None:
     assert yard.states()[busy] == "Running"
     yard.let_go("go")
     assert yard.detent("workers", "resume").count(": resume\n") == 3
-    yard.detent("workers", "stop")
+    assert "stop all workers: 3 of 1 fleet. Name a" in yard.detent("workers", "stop", code=2)
+    assert yard.detent("workers", "stop", "--all").count(": stop\n") == 3
     assert "There are no workers" in yard.detent("workers", "stop")
 
 
@@ -278,6 +279,35 @@ def test_a_slot_of_a_fleet_that_has_ended_is_not_waited_for(yard: Yard) -> None:
     assert fleet.wait(30) == 0
     assert "has ended" in yard.detent("workers", "start", "worker-1", code=1)
     assert "no workers" in yard.detent("workers", "start")
+
+
+@pytest.mark.slow
+def test_workers_log_failures_always_and_ends_where_the_level_asks(yard: Yard) -> None:
+    def lines(*options: str) -> list[str]:
+        """What a worker says of one job that fails and of one that does not."""
+        (yard.marks / "now").touch()
+        (yard.marks / "now.fails").touch()
+        fleet = yard.start(*options)
+        for name, told in (("timed", "now"), ("quick", 1)):
+            yard.enqueue(name, told).result(timeout=30)
+        fleet.send_signal(signal.SIGTERM)
+        assert fleet.wait(30) == 0
+        text = (yard.folder / ".detent" / options[-1] / "logs" / "worker-1.log").read_text()
+        return [line for line in text.splitlines() if "detent.jobs" in line]
+
+    [failed] = lines("--name", "usual")
+    assert failed.startswith("ERROR detent.jobs: job ")
+    assert failed.endswith(" (timed) failed, attempt 1: ValueError: now")
+    told = [json.loads(line) for line in lines("--json-logs", "--log-level", "INFO", "--name", "b")]
+    assert [one["severity"] for one in told] == ["ERROR", "INFO", "INFO"]
+    assert "ValueError: now" in told[0]["exception"]
+
+
+def test_a_level_that_there_is_not_is_refused(yard: Yard) -> None:
+    yard.environment["DETENT_LOG_LEVEL"] = "loud"
+    fleet = yard.begin()
+    assert fleet.wait(60) == 2
+    assert "'loud' is not one of" in yard.log(fleet)
 
 
 def test_a_program_that_cannot_be_imported_stops_the_start(yard: Yard) -> None:

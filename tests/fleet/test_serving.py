@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from detent.app.fleet.orders import Orders, Told, Web
 from detent.app.fleet.serving import server_of
 from detent.runtime.supervisor.body import Body, Handover, Waiting
 from tests.fleet.servers import free_port
-from tests.waiting import until
+from tests.fleet.yard import Yard
+from tests.surfaces.jobnik import Jobnik
+from tests.surfaces.server import on
+from tests.waiting import eventually, until
 from tools.postgres import Server
 
 pytestmark = pytest.mark.slow
@@ -53,6 +57,33 @@ async def test_it_is_ready_when_it_listens_and_then_answers_whether_it_is_well(
         assert await asyncio.wait_for(body.probe(), 30)
     await body.ask(10)
     assert (await asyncio.wait_for(body.ended(), 30)).exit_code == 0
+
+
+def test_up_hands_the_options_for_jobnik_to_its_server(yard: Yard) -> None:
+    port = free_port()
+    told = ("--jobnik-pages", "--jobnik-lease", "a=b=2.5", "--jobnik-lease", "60")
+    fleet = yard.begin(*told, "--port", str(port), verb="up")
+    eventually(lambda: "the server listens at" in yard.log(fleet))
+    client = Jobnik(port)
+    assert client.get("/jobs") == {"total": 0, "items": []}
+    leases = []
+    for type_ in ("a=b", "c"):
+        [task] = client.tasks(client.stage(client.job(), type_))
+        client.take(type_)
+        leases.append(_lease_us(yard.url, task))
+    client.close()
+    assert leases == [2_500_000, 60_000_000]
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(60) == 0
+    refused = yard.begin("--jobnik-lease", "a=never", verb="up")
+    assert refused.wait(60) == 2
+    assert "--jobnik-lease a=never: [TYPE=]SECONDS" in yard.log(refused)
+
+
+def _lease_us(url: str, task: str) -> int | None:
+    [stored] = on(url, lambda engine: engine.store.get([("", task)]))
+    found: int | None = stored.job.lease_us
+    return found
 
 
 @pytest.mark.campaign

@@ -10,7 +10,7 @@ from detent.errors import BadHistory
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By, Charge
 from detent.lifecycle.job.commands import Report
-from detent.lifecycle.machine import Actor
+from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import PROFILES, Deadlines
 from tests.lifecycle.making import (
     AGAIN,
@@ -462,6 +462,62 @@ def test_a_job_that_keeps_killing_its_workers_is_discarded_as_poison() -> None:
         job = accepted.job
     assert (job.state, job.losses, job.failures, job.cause) == ("discarded", 3, 0, "poison")
     assert accepted.events[0].code == "POISON"
+
+
+@pytest.mark.parametrize("profile", ["python", "jobnik"])
+def test_the_end_of_a_wire_lease_never_poisons_a_jobnik_task(profile: str) -> None:
+    job = active(profile=profile, losses_allowed=2, wire=True)
+    job = take(job, j.Lose(), SYSTEM, lease=LOST).job
+    job = take(job, j.Claim("L2", "w", wire=True), WORKER).job
+    after = take(job, j.Lose(), SYSTEM, lease=LOST)
+    is_spared = profile == "jobnik"
+    assert (after.job.state, after.job.losses) == ("available" if is_spared else "discarded", 2)
+    assert j.doubted(job, after.events[0]) is None
+    if is_spared:
+        # A worker of ours whose death is proven is another matter.
+        job = take(after.job, j.Claim("L3", "w"), WORKER, lease=ALIVE).job
+        after = take(job, j.Lose(), SYSTEM, lease=LOST)
+        assert (after.job.state, after.job.cause) == ("discarded", "poison")
+
+
+# --- late reports -----------------------------------------------------------------------
+
+
+def late(job: j.Job | None, report: j.Report) -> j.Answer:
+    claim = j.Claim("L2", "jobnik", wire=True, lease_us=SECOND)
+    return j.decide_late(job, claim, report, NOW, ctx(WORKER))
+
+
+@pytest.mark.parametrize(
+    ("report", "state"),
+    [(j.Complete(lease="L1"), "completed"), (j.Fail(lease="L1", code="no"), "retryable")],
+)
+def test_a_late_report_takes_a_lost_job_again_and_ends_it_in_one_commit(
+    report: j.Report, state: str
+) -> None:
+    lost = take(active(profile="jobnik", allowed=2, wire=True), j.Lose(), SYSTEM, lease=LOST).job
+    assert lost.is_lost
+    answer = late(lost, report)
+    assert isinstance(answer, j.Accepted)
+    assert names(answer) == ["claim", report.event]
+    assert [event.lease for event in answer.events] == ["L2", None]
+    assert (answer.job.state, answer.job.attempt, answer.job.losses) == (state, 2, 1)
+    assert not answer.job.is_lost
+
+
+def test_only_what_was_lost_and_is_still_free_takes_a_late_report() -> None:
+    lost = take(active(profile="jobnik", wire=True), j.Lose(), SYSTEM, lease=LOST).job
+    taken = take(lost, j.Claim("L3", "jobnik", wire=True), WORKER).job
+    cancelled = take(lost, j.Cancel(j.Cause.WORKFLOW), SYSTEM).job
+    for job in (available(profile="jobnik"), retryable(allowed=2), taken, cancelled, completed()):
+        answer = late(job, j.Complete())
+        assert isinstance(answer, Refusal)
+        assert answer.code == "not_lost"
+    held = late(take(lost, j.Hold(), USER).job, j.Complete())
+    unknown = late(None, j.Complete())
+    assert isinstance(held, Refusal)
+    assert isinstance(unknown, Refusal)
+    assert (held.code, unknown.code) == ("held", "unknown_job")
 
 
 def test_a_charging_profile_ends_by_failures_alone() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Charge
-from detent.lifecycle.job.matrix import Cell, matrix
 from detent.lifecycle.profile import (
     CANCEL_GRACE_US,
     HEARTBEAT_LEASE_US,
@@ -23,6 +22,7 @@ from detent.lifecycle.profile import (
     ProfileName,
     Surface,
 )
+from tools.command_matrix import Cell, matrix
 
 GOLDEN = "dc6ca2b60688600716893f389c4ede7dc5a6f286008c463f49fb7fb1348258a6"
 
@@ -62,6 +62,10 @@ def test_the_lengths_are_those_of_the_design() -> None:
 def test_only_rest_runs_once_by_law_and_only_ojs_takes_checkpoints_at_any_time() -> None:
     assert [name for name, row in PROFILES.items() if row.allowed_is_fixed] == ["rest"]
     assert [name for name, row in PROFILES.items() if row.checkpoints_anytime] == ["ojs"]
+
+
+def test_the_end_of_a_wire_lease_proves_nothing_about_a_jobnik_task() -> None:
+    assert [name for name, row in PROFILES.items() if not row.poisoned_over_wire] == ["jobnik"]
 
 
 def test_who_may_claim_what() -> None:

@@ -459,7 +459,7 @@ class TestSeedAgainstOriginal:
         assert "aborted" not in world.states().values()
 
     def test_row_14_a_lost_job_of_a_paused_job_can_end(self) -> None:
-        world = World().make(stages("a"))
+        world = World().make(stages("a"), profile="python")
         for _ in range(2):
             [running] = world.claim("a")
             world.lose(running)

@@ -23,15 +23,18 @@ from detent.lifecycle.machine import Actor
 from detent.stores.api import Record
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.jobnik.keeping import KIND, StageKept, written
-from tests.surfaces.jobnik import Jobnik, fresh, problem
+from tests.postgres.server import databases
+from tests.surfaces.jobnik import Jobnik, at_once, fresh, problem
 from tests.surfaces.server import Running, eventually, on, running
 
 SHORT = "short"
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('jobnik')}/detent.db"
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path_factory.mktemp('jobnik')}/detent.db"
+    return databases().kept()
 
 
 @pytest.fixture(scope="module")
@@ -48,36 +51,145 @@ def short(hasty: Running) -> Iterator[Jobnik]:
     found.close()
 
 
+@pytest.fixture(scope="module")
+def patient(url: str) -> Iterator[Jobnik]:
+    """A client of another server of the same store, whose leases do not end during a test."""
+    with running(url, Settings()) as found:
+        client = Jobnik(found.port)
+        yield client
+        client.close()
+
+
+def lose(client: Jobnik, task: str) -> None:
+    """Take the task under a lease that ends at once, and wait until it is offered again."""
+    assert client.take(SHORT) == task
+    eventually(lambda: state_of(client, task) == "available")
+
+
+def state_of(client: Jobnik, task: str) -> str:
+    """The state of the job behind the task: Jobnik has no word for one that was lost."""
+    return str(client.ask("GET", f"/ojs/v1/jobs/{task}").ok()["job"]["state"])
+
+
+def history(url: str, task: str) -> Sequence[Event]:
+    found: Sequence[Event] = on(url, lambda engine: engine.store.history(("", task)))
+    return found
+
+
 def test_a_task_whose_worker_is_silent_is_offered_again_and_not_charged(short: Jobnik) -> None:
     job = short.job()
     stage = short.stage(job, SHORT)
     [task] = short.tasks(stage, maxAttempts=1)
-    assert short.take(SHORT) == task
-    eventually(lambda: short.status(task) == "RETRIED")
+    lose(short, task)
+    # Its worker may be busy with it, and asks for its status before it reports.
+    assert short.status(task) == "IN_PROGRESS"
     assert short.get(f"/tasks/{task}")["attempts"] == 0
-    assert short.counts(stage) == {"retried": 1}
+    assert short.counts(stage) == {"inProgress": 1}
+    assert [one["id"] for one in short.get(f"/tasks?stage_id={stage}&status=IN_PROGRESS")] == [task]
     assert short.states(job) == ("IN_PROGRESS", ["IN_PROGRESS"])
-    problem(short.tell(task, "COMPLETED"), 400, "ILLEGAL_TASK_STATUS_TRANSITION")
     assert short.work(SHORT) == "COMPLETED"
     assert short.states(job) == ("COMPLETED", ["COMPLETED"])
 
 
+@pytest.mark.parametrize("losses", [1, 2, 5])
+def test_a_task_that_takes_longer_than_its_lease_completes(
+    short: Jobnik, url: str, losses: int
+) -> None:
+    job = short.job()
+    stage = short.stage(job, SHORT)
+    [task] = short.tasks(stage)
+    for _ in range(losses):
+        lose(short, task)
+    told = short.tell(task, "COMPLETED").ok()
+    assert (told["status"], told["attempts"]) == ("COMPLETED", 0)
+    assert short.counts(stage) == {"completed": 1}
+    assert short.states(job) == ("COMPLETED", ["COMPLETED"])
+    problem(short.tell(task, "COMPLETED"), 400, "ILLEGAL_TASK_STATUS_TRANSITION")
+    *_, claim, end = history(url, task)
+    assert (claim.name, end.name, end.command_id) == ("claim", "complete", claim.command_id)
+
+
+def test_the_late_report_of_a_failure_counts_as_a_failure(short: Jobnik, url: str) -> None:
+    job = short.job()
+    stage = short.stage(job, SHORT)
+    [task] = short.tasks(stage, maxAttempts=2)
+    lose(short, task)
+    told = short.tell(task, "FAILED").ok()
+    assert (told["status"], told["attempts"]) == ("RETRIED", 1)
+    # What has been reported is over: whoever reports again means a run that has ended.
+    refused = short.tell(task, "COMPLETED")
+    illegal = "Illegal status transition from RETRIED to COMPLETED"
+    problem(refused, 400, "ILLEGAL_TASK_STATUS_TRANSITION", illegal)
+    lose(short, task)
+    lose(short, task)
+    assert short.tell(task, "FAILED").ok()["status"] == "FAILED"
+    assert short.states(job) == ("FAILED", ["FAILED"])
+
+    async def attempts(engine: Engine) -> list[int]:
+        [stored] = await engine.store.get([("", task)])
+        assert stored is not None
+        return [one.attempt for one in stored.failures]
+
+    assert on(url, attempts) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("has_lease", [True, False])
+def test_a_late_report_after_another_worker_has_taken_the_task(
+    short: Jobnik, patient: Jobnik, has_lease: bool
+) -> None:
+    [task] = short.tasks(short.stage(short.job(), SHORT))
+    dequeue = f"/stages/{SHORT}/tasks/dequeue"
+    first = short.ask("PATCH", dequeue).headers["x-detent-lease"]
+    eventually(lambda: state_of(short, task) == "available")
+    second = patient.ask("PATCH", dequeue).headers["x-detent-lease"]
+    if has_lease:
+        refused = short.tell(task, "COMPLETED", X_Detent_Lease=first)
+        problem(refused, 409, "TASK_STATUS_UPDATE_FAILED")
+        assert patient.tell(task, "COMPLETED", X_Detent_Lease=second).status == 200
+    else:
+        # Nothing tells the two apart, so it is taken for the report of the second.
+        assert short.tell(task, "COMPLETED").status == 200
+        problem(patient.tell(task, "COMPLETED"), 400, "ILLEGAL_TASK_STATUS_TRANSITION")
+
+
+def test_a_late_report_may_name_the_lease_that_has_ended(short: Jobnik) -> None:
+    [task] = short.tasks(short.stage(short.job(), SHORT))
+    lease = short.ask("PATCH", f"/stages/{SHORT}/tasks/dequeue").headers["x-detent-lease"]
+    eventually(lambda: state_of(short, task) == "available")
+    assert short.tell(task, "COMPLETED", X_Detent_Lease=lease).ok()["status"] == "COMPLETED"
+
+
+def test_of_late_reports_at_once_one_counts(short: Jobnik) -> None:
+    stage = short.stage(short.job(), SHORT)
+    [task] = short.tasks(stage)
+    lose(short, task)
+    told = [("PUT", f"/tasks/{task}/status", {"status": "COMPLETED"})] * 6
+    answers = sorted(one.status for one in at_once(short.port, told))
+    assert answers[0] == 200
+    assert set(answers[1:]) <= {400, 409}
+    assert short.counts(stage) == {"completed": 1}
+
+
 @pytest.mark.parametrize("word", ["PAUSED", "ABORTED"])
-def test_the_third_loss_is_the_end_whatever_its_job_is(short: Jobnik, word: str) -> None:
+def test_a_late_report_under_a_job_that_was_paused_or_aborted_meanwhile(
+    short: Jobnik, word: str
+) -> None:
     job = short.job()
     [task] = short.tasks(short.stage(job, SHORT))
-    for _ in range(2):
-        short.take(SHORT)
-        eventually(lambda: short.status(task) == "RETRIED")
-    short.take(SHORT)
+    for _ in range(3):
+        lose(short, task)
     short.steer(job, word).ok()
-    # Under a pause the losses are used up; under an abort whatever comes back is called off.
-    eventually(lambda: short.status(task) in ("FAILED", "RETRIED"))
     if word == "PAUSED":
-        assert short.states(job) == ("PAUSED", ["FAILED"])
+        assert short.tell(task, "COMPLETED").ok()["status"] == "COMPLETED"
+        assert short.states(job) == ("PAUSED", ["COMPLETED"])
         short.steer(job, "PENDING").ok()
-        assert short.states(job) == ("FAILED", ["FAILED"])
-    short.nothing(SHORT)
+        assert short.states(job) == ("COMPLETED", ["COMPLETED"])
+    else:
+        # It was offered to others, so it is called off with everything that waits.
+        eventually(lambda: state_of(short, task) == "cancelled")
+        problem(short.tell(task, "COMPLETED"), 400, "ILLEGAL_TASK_STATUS_TRANSITION")
+        assert short.states(job) == ("ABORTED", ["ABORTED"])
+        short.nothing(SHORT)
 
 
 def test_the_usual_lease_is_half_an_hour(short: Jobnik, url: str) -> None:
@@ -259,9 +371,9 @@ def test_keys_for_clients_that_can_set_nothing_but_an_address(tmp_path: Path) ->
             problem(hand.ask("GET", path), 403, "UNKNOWN_ERROR")
         assert [one["id"] for one in hand.get("/stages")] == [stage]
         assert [one["id"] for one in hand.get("/tasks")] == [task]
-        shown = hand.get("/jobs?should_return_stages=true")
-        assert [len(one["stages"]) for one in shown] == [1, 0]
-        assert b"theirs" not in hand.ask("GET", "/service-metrics").text
+        for path in ("/jobs", "/service-metrics"):
+            problem(hand.ask("GET", path), 403, "UNKNOWN_ERROR")
+        assert len(hand.get(f"/jobs/{job}?should_return_stages=true")["stages"]) == 1
         assert hand.take("mine%2F1") == task
         assert hand.ask("PATCH", f"/tasks/{task}/user-metadata", {"a": 1}).status == 200
         assert hand.tell(task, "COMPLETED").status == 200

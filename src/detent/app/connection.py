@@ -72,7 +72,12 @@ class Connection:
     @property
     def url(self) -> str:
         """The address of the store; one that a function tells is asked for whenever it is used."""
-        return url_of(self._url() if callable(self._url) else self._url)
+        return url_of(self.own_url)
+
+    @property
+    def own_url(self) -> str | None:
+        """The address that the program itself names, if it leaves that to nobody else."""
+        return (self._url() if callable(self._url) else self._url) or None
 
     async def engine(self) -> Engine:
         """The engine; it must be asked for, and used, in the loop of the bridge."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 from uuid import UUID
 
 from detent.app.asking import Call, conn_of, need_calls
@@ -14,7 +14,6 @@ from detent.app.connection import Connection
 from detent.app.elsewhere import APP_WORDS, Hinting
 from detent.app.fast_path import aplaced, placed
 from detent.app.handle import Handle
-from detent.app.inside import aenqueue_inside, enqueue_inside
 from detent.app.job import Declare, Job
 from detent.app.listening import Listener, Listening
 from detent.app.operating import Gated
@@ -23,7 +22,6 @@ from detent.app.schedules import ScheduleOptions, Schedules
 from detent.app.selecting import Selecting, Selection, chosen_by
 from detent.app.shapes import Workflow, need_workflow
 from detent.app.workflow import WorkflowHandle, begin
-from detent.app.working import Working, WorkingOptions, work, work_until_told
 from detent.complaining import Complaint
 from detent.engine import limits
 from detent.engine.engine import Engine
@@ -34,12 +32,13 @@ from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
 from detent.runtime.bridge import Bridge, awaiting, blocking, need_no_loop
 from detent.runtime.context import Context
-from detent.runtime.draining import Drain
 from detent.runtime.encoding import Reader
 from detent.runtime.middleware import Around, Arounds
-from detent.runtime.otel_spans import traced
 from detent.runtime.signature import Signature
 from detent.stores.api import GateKind
+
+if TYPE_CHECKING:
+    from detent.app.working import Working, WorkingOptions
 
 _log = logging.getLogger(__name__)
 UPKEEP_RETRY_S = 1.0
@@ -323,6 +322,8 @@ class Detent(Hinting):
 
     def _enqueued(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         if conn is not None and not self.connection.is_memory:
+            from detent.app.inside import enqueue_inside  # noqa: PLC0415 - not loaded by programs that only enqueue
+
             return enqueue_inside(self, calls, conn)
         short = placed(self, calls)
         return self.bridge.run(self.place_many(calls)) if short is None else short
@@ -342,6 +343,8 @@ class Detent(Hinting):
 
     async def _aenqueued(self, calls: Sequence[Call[R]], conn: Any) -> list[Handle[R]]:
         if conn is not None and not self.connection.is_memory:
+            from detent.app.inside import aenqueue_inside  # noqa: PLC0415 - not loaded by programs that only enqueue
+
             return await aenqueue_inside(self, calls, conn)
         short = await aplaced(self, calls)
         return await self.bridge.reach(self.place_many(calls)) if short is None else short
@@ -367,20 +370,29 @@ class Detent(Hinting):
 
     async def adrain(self) -> list[str]:
         """The same in the running loop."""
+        from detent.runtime.draining import Drain  # noqa: PLC0415 - not loaded by programs that only enqueue
+        from detent.runtime.otel_spans import traced  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         engine = await self.bridge.reach(self.engine())
         await self.schedules.aput()
         return await Drain(engine, self.bridge, self.handlers, around=traced(self.runs)).run()
 
     def working(self, **options: Unpack[WorkingOptions]) -> Working:
         """A worker in the running loop: `async with app.working(slots=10): ...`."""
+        from detent.app.working import Working  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         return Working(self, options)
 
     async def aworker(self, **options: Unpack[WorkingOptions]) -> None:
         """Work until called off; jobs that run may finish then, within the grace."""
+        from detent.app.working import work  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         await work(self, options)
 
     def worker(self, **options: Unpack[WorkingOptions]) -> None:
         """Work in this process until it is asked to end, by Ctrl-C or SIGTERM."""
+        from detent.app.working import work_until_told  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         _in_a_loop(work_until_told(self, options), "aworker")
 
     def deliver(self) -> int:

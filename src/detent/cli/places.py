@@ -7,7 +7,7 @@ import getpass
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import typer
@@ -31,6 +31,9 @@ from detent.errors import (
 from detent.lifecycle.event import By
 from detent.lifecycle.job.values import REASON_MAX
 from detent.lifecycle.machine import Actor
+
+if TYPE_CHECKING:
+    from detent.app.detent import Detent
 
 R = TypeVar("R")
 StoreUrl = Annotated[
@@ -122,6 +125,19 @@ def shown_url(url: str) -> str:
         return url
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def need_one_store(app: Detent, url: str | None) -> None:
+    """Refuse a program that names another store: it would enqueue there and nobody would know."""
+    own = app.connection.own_url
+    if url is None or own is None or own == url:
+        return
+    file = stores.file_of(own)
+    if file is not None and stores.file_of(url) == file:
+        return
+    why = f"The program keeps its jobs in {shown_url(own)}, and this command is to use"
+    fix = "leave the address out of the program, or --store and DETENT_STORE away"
+    raise BadOption(f"{why} {shown_url(url)}: {fix}", option="store")
 
 
 async def _done(url: str, work: Callable[[Engine], Awaitable[R]]) -> R:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ from detent.cli.durations import span_option, span_us
 from detent.cli.fleetview import FleetView
 from detent.cli.importing import imported
 from detent.cli.output import counted, errors_end, stdout_is_terminal
-from detent.cli.places import shown_url
+from detent.cli.places import need_one_store, shown_url
+from detent.cli.serve import Jobnik, Logs
 from detent.errors import UnsupportedStore
 from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
@@ -33,7 +33,7 @@ from detent.runtime.supervisor.spec import Recycle
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Fair
 from detent.surfaces.http.listening import need_place
-from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
+from detent.surfaces.http.logs import log_to_stderr
 
 _log = logging.getLogger("detent.fleet")
 _MB = 1_048_576
@@ -82,7 +82,7 @@ class Crew(Bundle):
             "--store",
             metavar="URL",
             envvar=STORE_NAMES[0],
-            help="Another store than the program names.",
+            help="Where jobs are kept, for a program that names no store.",
         ),
     ] = None
     state_dir: Annotated[
@@ -100,9 +100,6 @@ class Crew(Bundle):
     upkeep: Annotated[
         bool, typer.Option("--upkeep/--no-upkeep", help="Also retries, schedules and deadlines.")
     ] = True
-    json_logs: Annotated[
-        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
-    ] = False
 
     def orders(
         self, program: str, life: Life, web: Web | None = None, server: Server | None = None
@@ -163,10 +160,9 @@ class Site(Bundle):
     ] = Web().port
     server: Annotated[bool, typer.Option("--server/--no-server", help="Serve HTTP too.")] = True
 
-    @property
-    def web(self) -> Web | None:
+    def web(self, *options: str) -> Web | None:
         """Where the server of the fleet is to listen, if there is one."""
-        return Web(host=self.host, port=self.port) if self.server else None
+        return Web(host=self.host, port=self.port, options=options) if self.server else None
 
 
 @dataclass(frozen=True)
@@ -204,9 +200,11 @@ class Far(Bundle):
 
 
 @expanded
-def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, eyes: Eyes) -> None:
+def worker(
+    program: Program, *, crew: Crew, life: Life, care: Care, far: Far, logs: Logs, eyes: Eyes
+) -> None:
     """Run jobs of a program in worker processes under a supervisor, until it is stopped."""
-    _log_on(view=False, as_json=crew.json_logs)
+    _log_on(logs, view=False)
 
     def told() -> Orders:
         return care.given(crew.orders(program, life, server=far.told))
@@ -215,29 +213,39 @@ def worker(program: Program, *, crew: Crew, life: Life, care: Care, far: Far, ey
 
 
 @expanded
-def up(program: Program, *, crew: Crew, life: Life, care: Care, site: Site, eyes: Eyes) -> None:
+def up(
+    program: Program,
+    *,
+    crew: Crew,
+    life: Life,
+    care: Care,
+    site: Site,
+    jobnik: Jobnik,
+    logs: Logs,
+    eyes: Eyes,
+) -> None:
     """Run everything that a program needs, in one supervised tree, with a live table."""
     is_shown = stdout_is_terminal()
-    _log_on(view=is_shown, as_json=crew.json_logs)
+    _log_on(logs, view=is_shown)
 
     def told() -> Orders:
-        return care.given(crew.orders(program, life, site.web))
+        return care.given(crew.orders(program, life, site.web(*jobnik.options)))
 
     _run(program, told, view=is_shown, reload=eyes.reload)
 
 
-def _log_on(*, view: bool, as_json: bool) -> None:
-    """Everything below says what it says in the same way."""
-    if as_json:
-        os.environ[JSON_LOGS] = "1"
+def _log_on(logs: Logs, *, view: bool) -> None:
+    """Log to stderr; below a live table only what went wrong, unless a level was asked for."""
+    logs.hand_down()
     level = logging.WARNING if view else logging.INFO
-    log_to_stderr(as_json=as_json, component="supervisor", level=level)
+    log_to_stderr(as_json=logs.json_logs, component="supervisor", level=level)
 
 
 def _run(program: str, told: Callable[[], Orders], *, view: bool, reload: bool = False) -> None:
     with errors_end():
         orders = told()
         app = imported(program)
+        need_one_store(app, orders.told.url)
         app.move_to(orders.told.url)
         _need_shared(app, orders)
         if orders.web is not None:
@@ -252,7 +260,7 @@ def _need_shared(app: Detent, orders: Orders) -> None:
     """Workers are processes of their own, as are those who enqueue."""
     if orders.told.server is None and app.connection.is_memory:
         why = "A store in memory is there for one process only, and workers are others"
-        raise UnsupportedStore(f"{why}; name a file, such as --store sqlite:detent.db")
+        raise UnsupportedStore(f"{why}; name a file, such as sqlite:detent.db")
 
 
 async def serve(

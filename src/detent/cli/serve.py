@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.output import errors_end
-from detent.cli.places import Place, asked
+from detent.cli.places import Place, asked, need_one_store
 from detent.engine.engine import Engine
-from detent.surfaces.http.logs import JSON_LOGS
+from detent.surfaces.http.logs import JSON_LOGS, LOG_LEVEL
 
 _LEASE_S = 1_800.0
 _LEASE_S_MAX = 30 * 24 * 3_600
@@ -33,6 +34,30 @@ class Door(Bundle):
         files = {"certfile": self.tls_cert, "keyfile": self.tls_key}
         named = {name: str(file) for name, file in files.items() if file is not None}
         return {"host": self.host, "port": self.port, **named}
+
+
+@dataclass(frozen=True)
+class Logs(Bundle):
+    """What is logged, and how; processes that are started below hear it from the environment."""
+
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
+    ] = False
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(
+            case_sensitive=False,
+            envvar=LOG_LEVEL,
+            help="How much is logged; with info also each job's end, with debug its start.",
+        ),
+    ] = None
+
+    def hand_down(self) -> None:
+        """Let all processes below log like this one."""
+        if self.json_logs:
+            os.environ[JSON_LOGS] = "1"
+        if self.log_level is not None:
+            os.environ[LOG_LEVEL] = self.log_level
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,13 @@ class Jobnik(Bundle):
         told = {"jobnik_lease_s": usual, "jobnik_leases_s": by_type}
         return {**told, "jobnik_pages": self.jobnik_pages}
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The same options for a `detent serve` that `detent up` starts, checked."""
+        leases(self.jobnik_lease or ())
+        pages = ("--jobnik-pages",) if self.jobnik_pages else ()
+        return (*(f"--jobnik-lease={one}" for one in self.jobnik_lease or ()), *pages)
+
 
 @expanded
 def serve(
@@ -84,6 +116,7 @@ def serve(
     door: Door,
     pushing: Pushing,
     jobnik: Jobnik,
+    logs: Logs,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name that the server may be called by.")
     ] = None,
@@ -93,9 +126,6 @@ def serve(
     rate: Annotated[
         int | None, typer.Option(min=1, help="Requests a second for one caller.")
     ] = None,
-    json_logs: Annotated[
-        bool, typer.Option("--json-logs", envvar=JSON_LOGS, help="Log lines of JSON.")
-    ] = False,
     app: Annotated[
         str | None,
         typer.Option(
@@ -126,11 +156,14 @@ def serve(
         test_mode=test_mode,
     )
     bind = Bind(**door.told())
+    logs.hand_down()
     with errors_end():
         is_guarded = bind.is_local or asked(place, has_keys)
         known = None if app is None else load(app)
+        if known is not None:
+            need_one_store(known, place.store)
         is_finished = serving(
-            place.store, settings, bind, is_guarded=is_guarded, json_logs=json_logs, app=known
+            place.store, settings, bind, is_guarded=is_guarded, json_logs=logs.json_logs, app=known
         )
     if not is_finished:
         raise typer.Exit(1)

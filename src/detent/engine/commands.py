@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.engine.asks import Ask
 from detent.engine.coalesce import Coalescer
@@ -74,6 +75,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     Without a command it is whatever time alone does to the job by now, which only the system says.
 
     `delay_us` is how long the handler itself wants to wait, should the policy grant another try.
+    With `claim` the command is the late report of a worker whose lease has ended: the job, which
+    nobody may have taken since, is claimed under that lease and then reported on.
+
     `new` are jobs that come into being if the command is accepted, in the same commit; they have no
     keys, because a key that is taken would be in the way of the command itself. `lease` is the row
     that a loss is declared on; the store looks at it again.
@@ -89,6 +93,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     delay_us: int | None = None
     new: tuple[Ask, ...] = ()
     lease: j.Lease | None = None
+    claim: j.Claim | None = None
 
 
 class _Open:
@@ -230,7 +235,8 @@ class Commands:
 
     def _decide(self, one: _Open, now: int, endings: Endings) -> j.Answer:
         change, stored = one.change, one.stored
-        if isinstance(change.command, j.Complete) and stored is not None:
+        is_late = change.claim is not None
+        if isinstance(change.command, j.Complete) and stored is not None and not is_late:
             ctx = j.Context(change.by, one.command_id, reason=change.reason)
             return endings.decide(stored.job, change.command, ctx)
         ctx = j.Context(
@@ -242,6 +248,8 @@ class Commands:
             reason=change.reason,
         )
         job = None if stored is None else stored.job
+        if change.claim is not None and isinstance(change.command, j.Report):
+            return j.decide_late(job, change.claim, change.command, now, ctx)
         if change.command is not None:
             return j.decide(job, change.command, now, ctx)
         if job is None:
@@ -256,7 +264,7 @@ class Commands:
         failures, policy = stored.job.failures + 1, stored.body.retry
         verdict = retry.judge(policy, error, failures, self._jitter())
         if change.delay_us is not None and verdict.retry:
-            verdict = msgspec.structs.replace(verdict, delay_us=change.delay_us)
+            verdict = replace(verdict, delay_us=change.delay_us)
         return retry.within(verdict, retry.total_end(policy, stored.job.created_at), now)
 
     def _unit(self, one: _Open, answer: j.Accepted, now: int) -> Unit:
@@ -264,12 +272,18 @@ class Commands:
         result, until = beside.result, None
         if result is not None and one.stored is not None:
             result, until = lasting(job, one.stored.body, result, now)
-        if isinstance(command, j.Complete) and not one.new_ids and beside.is_plain:
+        is_late = one.change.claim is not None
+        if isinstance(command, j.Complete) and not (one.new_ids or is_late) and beside.is_plain:
             # In the order of the fields, for it is what nearly every job comes to.
             head = (job.version - 1, job, answer.events, None, command.lease)
             done = Move(*head, result=result, result_until=until)
             return Unit(one.command_id, (done,))
         named = command.lease if isinstance(command, j.Report) else _held_under(one)
+        failure = beside.failure
+        if is_late:
+            # The lease began in this very commit, and so did the attempt that has failed.
+            named = None
+            failure = None if failure is None else replace(failure, attempt=job.attempt)
         move = Move(
             job.version - len(answer.events),
             job,
@@ -281,7 +295,7 @@ class Commands:
             lost=isinstance(command, j.Lose) and one.change.by.kind is not Actor.WORKER,
             taken_by=command.holder if isinstance(command, j.Dispatch) else None,
             result=result,
-            failure=beside.failure,
+            failure=failure,
             lines=beside.lines,
             checkpoint=beside.checkpoint,
             meta=beside.meta,
@@ -335,7 +349,7 @@ def _moved_on(stored: Stored | None, job: Job | None) -> Stored | None:
     """The same job as it is now; `None` when it is gone."""
     if stored is None or job is None:
         return None
-    return msgspec.structs.replace(stored, job=job)
+    return replace(stored, job=job)
 
 
 def _answer_of(one: _Open) -> j.Answer | Exception:

@@ -92,6 +92,9 @@ class Profile(msgspec.Struct, frozen=True):
     allowed_is_fixed: bool
     loss: Charge
     losses_allowed: int
+    # Whether the end of a wire lease can be the loss that makes the job poison. A lease that only
+    # ran out proves nothing about its worker, and some protocols have no way to renew it.
+    poisoned_over_wire: bool
     lease_us: int
     cancel: CancelMode
     drain: Drain
@@ -147,6 +150,7 @@ PROFILES: dict[str, Profile] = {
             allowed_is_fixed=False,
             loss=Charge.LOSS,
             losses_allowed=3,
+            poisoned_over_wire=True,
             lease_us=_WIRE_LEASE_US,
             cancel=CancelMode.COOPERATIVE,
             drain=Drain.HAND_BACK,
@@ -165,6 +169,7 @@ PROFILES: dict[str, Profile] = {
             allowed_is_fixed=False,
             loss=Charge.BOTH,
             losses_allowed=3,
+            poisoned_over_wire=True,
             lease_us=_WIRE_LEASE_US,
             cancel=CancelMode.NOW,
             drain=Drain.HAND_BACK,
@@ -184,6 +189,7 @@ PROFILES: dict[str, Profile] = {
             allowed_is_fixed=True,
             loss=Charge.BOTH,
             losses_allowed=3,
+            poisoned_over_wire=True,
             lease_us=_WIRE_LEASE_US,
             cancel=CancelMode.COOPERATIVE,
             drain=Drain.FAIL,
@@ -202,6 +208,7 @@ PROFILES: dict[str, Profile] = {
             allowed_is_fixed=False,
             loss=Charge.LOSS,
             losses_allowed=3,
+            poisoned_over_wire=False,
             lease_us=_WIRE_LEASE_US,
             cancel=CancelMode.THROUGH_WORKFLOW,
             drain=Drain.HAND_BACK,
@@ -220,6 +227,7 @@ PROFILES: dict[str, Profile] = {
             allowed_is_fixed=False,
             loss=Charge.BOTH,
             losses_allowed=3,
+            poisoned_over_wire=True,
             lease_us=_WIRE_LEASE_US,
             cancel=CancelMode.COOPERATIVE,
             drain=Drain.HAND_BACK,

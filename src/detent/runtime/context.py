@@ -29,7 +29,6 @@ from detent.runtime.encoding import BadValue, Reader, digest_of, encode, mended
 from detent.runtime.masking import Mask
 from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
-from detent.stores import inside
 from detent.stores.api import Limit, Line, Note, Stored, key_of
 
 T = TypeVar("T")
@@ -282,6 +281,8 @@ class Context:
         if not self._local().store.has_transactions:
             self._bridge.run(self._complete(result))
             return
+        from detent.stores import inside  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         end = self._end(result)
         for unit in end.units():
             end.hear(inside.complete(conn, unit, end.now, clock=self._engine.store.now))
@@ -291,6 +292,8 @@ class Context:
         if not self._local().store.has_transactions:
             await self._bridge.reach(self._complete(result))
             return
+        from detent.stores import inside  # noqa: PLC0415 - not loaded by programs that only enqueue
+
         end = self._end(result)
         for unit in end.units():
             end.hear(await inside.acomplete(conn, unit, end.now, clock=self._engine.store.now))

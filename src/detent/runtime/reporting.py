@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Container, Sequence
 
 import msgspec
@@ -21,7 +23,7 @@ from detent.runtime.ending import Raised, Told, ending
 from detent.runtime.executors.api import Died, Ended, Returned, Rung, Stopped
 from detent.runtime.office import Office
 from detent.runtime.outcomes import Cancelled
-from detent.runtime.running import Flight, Why
+from detent.runtime.running import JOBS_LOG, Flight, Why
 from detent.stores.api import Failure, LimitKind, LimitRow, Line
 
 DIED = "process_died"
@@ -36,6 +38,14 @@ _CAUSES = {
     Rung.INTERRUPTED: Cause.CONFIRMED,
     Rung.KILLED: Cause.KILLED,
     Rung.ABANDONED: Cause.ABANDONED,
+}
+
+
+_ENDS: dict[type[object], str] = {
+    j.Complete: "completed",
+    j.Snooze: "was put off",
+    j.HandBack: "was handed back",
+    j.ConfirmCancel: "was cancelled",
 }
 
 
@@ -192,6 +202,25 @@ class Reporter:
         for one in reports:
             if one.change is None:
                 await self.keep(one.flight, one.lines)
+
+
+def log_end(flight: Flight, change: Change) -> None:
+    """Log how a run ended. Messages and tracebacks of failures hold no secrets any more."""
+    job, failure = flight.stored.job, change.beside.failure
+    if failure is None:
+        took_s = time.monotonic() - flight.since
+        word = _ENDS.get(type(change.command), "ended")
+        JOBS_LOG.info("job %s (%s) %s after %.3f s", job.id, flight.type, word, took_s)
+        return
+    # The traceback has the whole message.
+    said = (failure.message or "").partition("\n")[0]
+    told = (job.id, flight.type, job.attempt, failure.type or failure.code, said)
+    text = "job %s (%s) failed, attempt %d: %s: %s"
+    record = JOBS_LOG.makeRecord(JOBS_LOG.name, logging.ERROR, __file__, 0, text, told, None)
+    # Formatters write this below the message, as they do with the traceback of an exception.
+    record.exc_text = (failure.backtrace or "").rstrip() or None
+    if JOBS_LOG.isEnabledFor(logging.ERROR):
+        JOBS_LOG.handle(record)
 
 
 def timing_out(flight: Flight, by: str, now: int) -> Change:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -29,6 +30,9 @@ from detent.runtime.office import Office
 from detent.runtime.signature import Signature
 from detent.stores.api import Key, Stored, key_of
 
+# What workers say of the jobs they run: failures as errors, ends at INFO, starts at DEBUG. Whether
+# anybody asks for more than errors is looked at once per run: a line costs more than a short job.
+JOBS_LOG = logging.getLogger("detent.jobs")
 LOOK_S = 0.5
 STRAY_S = 10.0
 
@@ -66,13 +70,14 @@ class Flight:
     """One run that is under way: what it is, why it is to stop, and how far that has gone.
 
     `is_ours` is false once its lease has ended: then nothing that it does counts any more. `fault`
-    is why it could not even begin.
+    is why it could not even begin. `is_logged` says that its end is logged even if it succeeds.
     """
 
     __slots__ = (
         "ctx",
         "executor",
         "fault",
+        "is_logged",
         "is_ours",
         "key",
         "kind",
@@ -98,6 +103,7 @@ class Flight:
         self.executor: Executor | None = None
         self.task: asyncio.Task[None] | None = None
         self.is_ours = True
+        self.is_logged = False
         self.why: Why | None = None
         self.fault: DetentError | None = None
         self.step = Step.RUNNING
@@ -107,6 +113,11 @@ class Flight:
     def lease(self) -> str:
         """What it runs under."""
         return self.stored.job.lease or ""
+
+    @property
+    def type(self) -> str:
+        """The type of its job."""
+        return self.stored.body.type
 
 
 class Runner:
@@ -156,6 +167,10 @@ class Runner:
                 flight.why, flight.fault = Why.NO_KEY, error
             end(flight, Raised(error))
             return
+        if JOBS_LOG.isEnabledFor(logging.INFO):
+            flight.is_logged = True
+            job = flight.stored.job
+            JOBS_LOG.debug("job %s (%s) starts, attempt %d", job.id, flight.type, job.attempt)
         executor = self.executors[flight.kind]
         flight.run, flight.executor = run, executor
         if flight.stored.job.active_us is not None:

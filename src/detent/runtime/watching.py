@@ -20,7 +20,7 @@ from detent.lifecycle.event import By
 from detent.lifecycle.profile import CANCEL_GRACE_US
 from detent.runtime.executors.means import Kind
 from detent.runtime.office import Office
-from detent.runtime.reporting import failing, timing_out
+from detent.runtime.reporting import failing, log_end, timing_out
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.stores.api import Glancing, Key, Line, Note, Stored
 
@@ -160,18 +160,22 @@ class Watching:
             return
         told = [timing_out(one, self._by.id, self._engine.store.now()) for one in late]
         answers = await self._engine.carry_out(told)
-        early = self._timed_out(late, answers)
+        early = self._timed_out(late, told, answers)
         if beyond := [one for one in early if _is_late(one, now - _BEHIND_US)]:
             told = [failing(one, self._by, self._engine.store.now()) for one in beyond]
-            self._timed_out(beyond, await self._engine.carry_out(told))
+            self._timed_out(beyond, told, await self._engine.carry_out(told))
 
-    def _timed_out(self, late: Sequence[Flight], answers: Sequence[j.Answer]) -> list[Flight]:
+    def _timed_out(
+        self, late: Sequence[Flight], told: Sequence[Change], answers: Sequence[j.Answer]
+    ) -> list[Flight]:
         """Stop those of which the store says so, too; the others."""
         early: list[Flight] = []
-        for flight, answer in zip(late, answers, strict=True):
+        for flight, change, answer in zip(late, told, answers, strict=True):
             if isinstance(answer, j.Unchanged):
                 early.append(flight)
             else:
+                if isinstance(answer, j.Accepted):
+                    log_end(flight, change)
                 flight.is_ours = False
                 self.stop(flight, Why.TIME_OUT)
         return early

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -10,9 +11,10 @@ import sys
 import msgspec
 import pytest
 
-from detent import Context, Detent, Handle
+from detent import Context, Detent, Handle, Snooze
 from detent.engine import limits
 from detent.runtime.executors.capture import Capture
+from detent.surfaces.http.logs import JsonLines
 from tests.runtime.worker.place import Place, ended, events
 from tests.waiting import until
 
@@ -33,6 +35,78 @@ async def test_a_failure_has_its_traceback_and_no_secrets(here: Place) -> None:
     assert failure.backtrace is not None
     assert "leaks" in failure.backtrace
     assert "local variable" not in failure.backtrace
+
+
+def job_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """The level and the text of what workers said of their jobs, without ids and durations."""
+    found = [one for one in caplog.records if one.name == "detent.jobs"]
+    texts = [(one.levelname, one.getMessage().split(maxsplit=2)[2]) for one in found]
+    return [(level, text.split(" after ")[0]) for level, text in texts]
+
+
+async def test_a_failure_is_logged_with_its_traceback_and_no_secrets(
+    here: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    @here.app.job(secret=["token"], retry=0)
+    async def leaks(token: str) -> None:
+        raise ValueError(f"bad {token}\nand more")
+
+    @here.app.job
+    async def fine() -> None:
+        pass
+
+    handles = [await leaks.aenqueue("s3cr3t-value"), await fine.aenqueue()]
+    async with here.worker():
+        assert await ended(*handles) == ["discarded", "completed"]
+    assert job_lines(caplog) == [("ERROR", "(leaks) failed, attempt 1: ValueError: bad [secret]")]
+    [record] = [one for one in caplog.records if one.name == "detent.jobs"]
+    told = json.loads(JsonLines().format(record))
+    for text in (caplog.text, told["exception"]):
+        assert "s3cr3t" not in text
+        assert "in leaks\n" in text
+        assert "ValueError: bad [secret]\nand more" in text
+
+
+async def test_ends_and_starts_are_logged_where_the_level_asks(
+    here: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    @here.app.job
+    async def fine() -> None:
+        pass
+
+    @here.app.job
+    async def later(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise Snooze(0)
+
+    async def said(level: int, handle: Handle[None]) -> list[tuple[str, str]]:
+        caplog.clear()
+        caplog.set_level(level, "detent.jobs")
+        async with here.worker(f"w{level}"):
+            assert await ended(handle) == ["completed"]
+        return job_lines(caplog)
+
+    done, starts = ("INFO", "(fine) completed"), ("DEBUG", "(fine) starts, attempt 1")
+    assert await said(logging.WARNING, await fine.aenqueue()) == []
+    assert await said(logging.INFO, await fine.aenqueue()) == [done]
+    assert await said(logging.DEBUG, await fine.aenqueue()) == [starts, done]
+    put_off, done = ("INFO", "(later) was put off"), ("INFO", "(later) completed")
+    assert await said(logging.INFO, await later.aenqueue()) == [put_off, done]
+
+
+async def test_what_ran_too_long_is_logged_as_a_failure(
+    here: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    @here.app.job(timeout=0.05, retry=0)
+    async def sleeps() -> None:
+        await asyncio.Event().wait()
+
+    handle = await sleeps.aenqueue()
+    async with here.worker():
+        assert await ended(handle) == ["discarded"]
+        await until(lambda: bool(job_lines(caplog)))
+    why = "timeout: It ran longer than the 0.05 s that it may take"
+    assert job_lines(caplog) == [("ERROR", f"(sleeps) failed, attempt 1: {why}")]
 
 
 async def test_arguments_that_fit_no_more_are_not_tried_again(app: Detent, place: Place) -> None:

@@ -36,9 +36,10 @@ from detent.runtime.loops import new_loop
 from detent.runtime.office import Office
 from detent.runtime.process.frames import Message
 from detent.runtime.process.inside import Inside, end_session
+from detent.runtime.running import JOBS_LOG
 from detent.runtime.worker.leaving import STOP_S
 from detent.runtime.worker.worker import Worker
-from detent.surfaces.http.logs import JSON_LOGS, log_to_stderr
+from detent.surfaces.http.logs import JSON_LOGS, LOG_LEVEL, log_to_stderr
 
 if TYPE_CHECKING:
     from detent.app.fleet.distant_worker import Distant
@@ -337,6 +338,9 @@ def main() -> int:
         return 2
     is_json, plain = bool(os.environ.get(JSON_LOGS)), "%(levelname)s %(name)s: %(message)s"
     log_to_stderr(as_json=is_json, component="worker", plain=plain)
+    if not os.environ.get(LOG_LEVEL):
+        # A line for every job is written only where somebody asks for it.
+        JOBS_LOG.setLevel(logging.WARNING)
     for handler in logging.root.handlers:
         # Ours alone, by now. What handlers log comes here too, for whoever collects lines.
         handler.setFormatter(Masking(handler.formatter or logging.Formatter(plain)))

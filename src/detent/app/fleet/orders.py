@@ -49,10 +49,11 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the server of a fleet listens."""
+    """Where the server of a fleet listens, and further options of `detent serve` for it."""
 
     host: str = "127.0.0.1"
     port: int = 8080
+    options: tuple[str, ...] = ()
 
     @property
     def url(self) -> str:

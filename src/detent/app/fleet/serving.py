@@ -23,6 +23,7 @@ def server_of(orders: Orders, url: str, logs: Path, revision: str) -> list[Spec]
         command=(
             *(sys.executable, "-m", "detent", "serve"),
             *(*where, "--app", orders.told.reference),
+            *web.options,
         ),
         # Not on the command line, which everybody on this host can read.
         environment={STORE_NAMES[0]: url},

@@ -37,7 +37,7 @@ from detent.lifecycle.job.commands import (
     SeeCancel,
     Snooze,
 )
-from detent.lifecycle.job.deciding import decide, tick
+from detent.lifecycle.job.deciding import decide, decide_late, tick
 from detent.lifecycle.job.evidence import doubted
 from detent.lifecycle.job.guards import GUARDS
 from detent.lifecycle.job.invariants import broken
@@ -97,6 +97,7 @@ __all__ = [
     "apply",
     "broken",
     "decide",
+    "decide_late",
     "doubted",
     "fold",
     "next_wake",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from detent.lifecycle.event import By, Event, Made
 from detent.lifecycle.job.applying import apply
-from detent.lifecycle.job.commands import Command, Enqueue, Report
+from detent.lifecycle.job.commands import Claim, Command, Enqueue, Report
 from detent.lifecycle.job.guards import GUARDS, Unmet, lease_ended
 from detent.lifecycle.job.invariants import check
 from detent.lifecycle.job.planning import (
@@ -47,6 +49,26 @@ def decide(job: Job | None, command: Command, now: int, ctx: Context) -> Answer:
     if isinstance(planned, Unmet):
         return _unmet(planned, job.state, command.event, None, ctx)
     return _carry_out(job, planned, command, now, ctx)
+
+
+def decide_late(job: Job | None, claim: Claim, report: Report, now: int, ctx: Context) -> Answer:
+    """What a report does to a job that was lost and that nobody has taken since.
+
+    The worker was slow, not dead. It takes the job again and reports, in one commit: otherwise work
+    that lasts longer than a lease could never end. A job that came back to waiting in any other way
+    is refused, because then the report is about a run whose end is known.
+    """
+    if job is not None and not job.is_lost:
+        detail = "it was not lost, or somebody has taken it since"
+        return JOB.refusal("not_lost", job.state, report.event, ctx.by.kind, detail=detail)
+    claimed = decide(job, claim, now, ctx)
+    if not isinstance(claimed, Accepted):
+        return claimed
+    under = replace(report, lease=claim.lease, holder=claim.holder)
+    reported = decide(claimed.job, under, now, ctx)
+    if not isinstance(reported, Accepted):
+        return reported
+    return Accepted(reported.job, (*claimed.events, *reported.events))
 
 
 def tick(job: Job, now: int, ctx: Context) -> Answer:

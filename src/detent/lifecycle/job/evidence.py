@@ -13,6 +13,7 @@ from typing import Any
 
 from detent.lifecycle.event import By, Charge, Event
 from detent.lifecycle.job.guards import GUARDS
+from detent.lifecycle.job.planning import may_be_poison
 from detent.lifecycle.job.record import Context, Job
 from detent.lifecycle.job.table import JOB, Cause, JobEvent, JobState
 from detent.lifecycle.machine import Transition
@@ -173,7 +174,8 @@ def _mischarged(job: Job, event: Event) -> str | None:
         return None
     if event.charged.failures and failures >= job.allowed:
         return f"failure {failures} of {job.allowed} is final"
-    if event.charged is Charge.LOSS and losses >= job.losses_allowed:
+    is_poison = losses >= job.losses_allowed and may_be_poison(job)
+    if event.charged is Charge.LOSS and is_poison:
         return f"loss {losses} of {job.losses_allowed} is final"
     return None
 

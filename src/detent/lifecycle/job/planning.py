@@ -127,10 +127,15 @@ def plan_loss(job: Job, now: int, ctx: Context, code: str | None = None) -> Plan
     if profile.loss is Charge.BOTH:
         if job.failures + 1 >= job.allowed:
             return Plan(JobEvent.LOSE, JobState.DISCARDED, {**facts, "cause": Cause.EXHAUSTED})
-    elif job.losses + 1 >= job.losses_allowed:
+    elif job.losses + 1 >= job.losses_allowed and may_be_poison(job):
         poison = {"code": POISON_CODE, "cause": Cause.POISON}
         return Plan(JobEvent.LOSE, JobState.DISCARDED, {**facts, **poison})
     return _waiting(JobEvent.LOSE, now, 0, facts)
+
+
+def may_be_poison(job: Job) -> bool:
+    """Whether losing its present holder can show that the job kills its workers."""
+    return not job.wire or PROFILES[job.profile].poisoned_over_wire
 
 
 def _snooze(job: Job, command: c.Snooze, now: int, ctx: Context) -> Planned:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from detent.lifecycle.event import By, Event
-from detent.lifecycle.job.table import JobState
+from detent.lifecycle.job.table import PARKED, JobEvent, JobState
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import Delivery
 from detent.lifecycle.retry import Verdict
@@ -69,6 +69,11 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     rerun_of: str | None = None
     workflow: str | None = None
     step: str | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its last holder was lost and nobody has taken it since."""
+        return self.returned_by == JobEvent.LOSE and self.state in PARKED
 
 
 class Lease(msgspec.Struct, frozen=True):

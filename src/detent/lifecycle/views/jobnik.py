@@ -2,7 +2,8 @@
 
 Jobnik knows no cancelled task: one that is cancelled while it waits keeps the word it had, one that
 is cancelled in somebody's hands has failed. It knows no offer either: a task is in progress from
-the moment somebody has it.
+the moment somebody has it. It knows no leases: a task whose lease ran out stays in progress until
+somebody else takes it, because its worker may well be busy with it and asks before it reports.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from detent.lifecycle.workflow.table import StepState, WorkflowState
 
 _S = JobState
 _TAKEN_BEFORE = When("claimed before", lambda job: job.attempt > 0)
+_LOST = When("lost, and not taken again", lambda job: job.is_lost)
 _ENDED_IN_HANDS = When("cancelled while somebody had it", lambda job: job.previous in IN_HANDS)
 _FINISHED = When(
     "COMPLETED or FAILED",
@@ -25,6 +27,7 @@ JOBNIK = View(
     words=(
         Word("IN_PROGRESS", (_S.PENDING, _S.ACTIVE)),
         Word("FAILED", (_S.CANCELLED,), _ENDED_IN_HANDS),
+        Word("IN_PROGRESS", (_S.AVAILABLE, _S.RETRYABLE), _LOST),
         Word("RETRIED", (_S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED), _TAKEN_BEFORE),
         Word("PENDING", (_S.SCHEDULED, _S.AVAILABLE, _S.RETRYABLE, _S.CANCELLED)),
         Word("COMPLETED", (_S.COMPLETED,)),

@@ -4,7 +4,8 @@ Every job of a step is counted under exactly one of five words, and the words ad
 job that is cancelled keeps the word it had: one called off while it waited stays pending or
 retried, one called off while a worker had it counts as failed. Beside the words, `cancelled` counts
 all that ended so, and `withdrawn` those of them that still stand under pending or retried: without
-it nobody could tell from the counters that a step has nothing left to run.
+it nobody could tell from the counters that a step has nothing left to run. `lost` counts those
+under retried whose holder was lost and that nobody has taken since: Jobnik has them in progress.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Standing(Protocol):
     def previous(self) -> JobState | None: ...
     @property
     def attempt(self) -> int: ...
+    @property
+    def is_lost(self) -> bool: ...
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,6 +54,7 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
     total: int = 0
     cancelled: int = 0
     withdrawn: int = 0
+    lost: int = 0
 
     @property
     def ended(self) -> int:
@@ -82,6 +86,7 @@ class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
             self.total + other.total,
             self.cancelled + other.cancelled,
             self.withdrawn + other.withdrawn,
+            self.lost + other.lost,
         )
 
     def __neg__(self) -> Tally:
@@ -98,7 +103,7 @@ def fresh(jobs: int) -> Tally:
 
 def bucket(job: Standing) -> Word:
     """The word that the job is counted under."""
-    return _bucket(*_told(job))
+    return _bucket(job.state, job.previous, job.attempt > 0)
 
 
 def delta(before: Standing | None, after: Standing) -> Tally:
@@ -119,12 +124,12 @@ def step_percentage(tally: Tally) -> int:
     return 100 * tally.completed // tally.total if tally.total else 0
 
 
-_Told: TypeAlias = tuple[JobState, JobState | None, bool]
-"""All that counts of a job: its state, the one before, and whether it was ever claimed."""
+_Told: TypeAlias = tuple[JobState, JobState | None, bool, bool]
+"""All that counts of a job: its state, the one before, whether it was ever claimed, and lost."""
 
 
 def _told(job: Standing) -> _Told:
-    return job.state, job.previous, job.attempt > 0
+    return job.state, job.previous, job.attempt > 0, job.is_lost
 
 
 # There are few ways to stand, and every move of every job of a step is counted.
@@ -145,7 +150,7 @@ def _stands_waiting(state: JobState, previous: JobState | None) -> bool:
     return (previous if state is JobState.CANCELLED else state) in PARKED
 
 
-def _counted(state: JobState, previous: JobState | None, was_claimed: bool) -> Tally:
+def _counted(state: JobState, previous: JobState | None, was_claimed: bool, is_lost: bool) -> Tally:
     cancelled = state is JobState.CANCELLED
     counts: dict[str, int] = {_bucket(state, previous, was_claimed): 1}
     return Tally(
@@ -153,4 +158,5 @@ def _counted(state: JobState, previous: JobState | None, was_claimed: bool) -> T
         total=1,
         cancelled=int(cancelled),
         withdrawn=int(cancelled and _stands_waiting(state, previous)),
+        lost=int(is_lost),
     )

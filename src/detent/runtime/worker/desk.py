@@ -19,7 +19,7 @@ from detent.errors import DetentError, InstanceLost, StoreBusy, StoreError
 from detent.lifecycle import job as j
 from detent.runtime.executors.api import Rung, Stopped
 from detent.runtime.executors.means import Kind
-from detent.runtime.reporting import Filed, Report, Reporter
+from detent.runtime.reporting import Filed, Report, Reporter, log_end
 from detent.runtime.running import Flight, Runner, Step, Why
 from detent.runtime.worker.beginning import Unbegun, may_return
 from detent.runtime.worker.company import Company
@@ -121,6 +121,9 @@ class Desk:
                 self._vacate(flight, is_abandoned=_is_abandoned(report))
                 self.company.goes(flight)
                 self._ended.append(report)
+                change = report.change
+                if change and (flight.is_logged or change.beside.failure is not None):
+                    log_end(flight, change)
                 if flight.fault is not None:
                     self._mind(flight, flight.fault)
         if self._wishes.shut:
@@ -369,6 +372,8 @@ class Desk:
     async def _refile(self, report: Report, error: DetentError) -> Filed:
         """What it returned or said cannot be stored: then that is how it ended."""
         failed = self._reporter.unstorable(report.flight, error)
+        if failed.change is not None:
+            log_end(report.flight, failed.change)
         try:
             if report.change is not None:
                 with suppress(DetentError):  # They may be what cannot be stored.

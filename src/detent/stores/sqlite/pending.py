@@ -34,6 +34,7 @@ class Head(NamedTuple):
     attempt: int
     step: str | None
     erased_at: int | None
+    returned_by: str | None
 
 
 # In this order: what others refer to comes first, and a row is born before it moves. A re-arm is
@@ -262,4 +263,5 @@ def head_of(seq: int, job: Job, kind: str, is_unique: int, key: str | None) -> H
         job.attempt,
         job.step,
         job.erased_at,
+        job.returned_by,
     )

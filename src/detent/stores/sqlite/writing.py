@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from detent.lifecycle import workflow as w
-from detent.lifecycle.job import Job, JobState, Lease
+from detent.lifecycle.job import Job, JobEvent, JobState, Lease
+from detent.lifecycle.job.table import PARKED
 from detent.stores.api import Body, GateRow, Key, LimitRow, Move, New, Record, key_of, name_of
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import Known
@@ -32,6 +33,7 @@ class _Stood(NamedTuple):
     state: JobState
     previous: JobState | None
     attempt: int
+    is_lost: bool
 
 
 class Writing(Writer):
@@ -73,7 +75,9 @@ class Writing(Writer):
     def job(self, key: Key) -> _Stood:
         head = self._known.must(key)
         previous = None if head.previous is None else JobState(head.previous)
-        return _Stood(JobState(head.state), previous, head.attempt)
+        state = JobState(head.state)
+        is_lost = state in PARKED and head.returned_by == JobEvent.LOSE
+        return _Stood(state, previous, head.attempt, is_lost)
 
     def write_move(self, move: Move, now: int) -> None:
         job, pending = move.job, self._pending

@@ -12,11 +12,10 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw
 
-from detent.engine.access import Scope
 from detent.engine.json_schema import faults, unfit
 from detent.engine.paging import all_records
 from detent.stores.api import Record
-from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
+from detent.surfaces.engines.desk import Desk
 from detent.surfaces.engines.faults import BAD, MISSING_FIELD, SCHEMA_INVALID, UNKNOWN_TYPE, Fault
 from detent.surfaces.http.exchange import Call, Reply
 
@@ -99,8 +98,7 @@ class Kinds:
 
     async def put(self, call: Call) -> Reply:
         """Register the JSON Schema of a job type's payload."""
-        need_scope(call.who, Scope.OPERATE)
-        tenant, name = tenant_of(call.who), call.param("jobType")
+        tenant, name = call.caller.tenant, call.param("jobType")
         if not 1 <= len(name) <= _NAME_MAX:
             raise Fault(BAD, f"a job type has 1 to {_NAME_MAX} characters", field="jobType")
         text = _checked(call.body)
@@ -113,7 +111,7 @@ class Kinds:
 
     async def listed(self, call: Call) -> Reply:
         """The job types that are known here, and the schemas that were registered."""
-        tenant = tenant_of(call.who)
+        tenant = call.caller.tenant
         found = await all_records(self._desk.engine.store, KIND, tenant)
         schemas = {one.id: Raw((one.data or "null").encode()) for one in found}
         names = {*schemas, *await self._desk.engine.engines.types(tenant)}

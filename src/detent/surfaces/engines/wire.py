@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from detent.surfaces.http.exchange import ADMIT, Message, Settings
+from detent.surfaces.http.caller import Admit
+from detent.surfaces.http.exchange import ADMITTED, Message, Settings
 
 MESSAGES_S_MAX: Final = 2_000
 """Messages a second that one connection is listened to."""
@@ -32,8 +33,9 @@ _encode = msgspec.json.Encoder().encode
 class Wire:
     """What a Socket.IO server is given instead of the socket."""
 
-    def __init__(self, socket: WebSocket, settings: Settings) -> None:
+    def __init__(self, socket: WebSocket, settings: Settings, admit: Admit) -> None:
         self._socket = socket
+        self.admit = admit
         self._stall_s = settings.stall_s
         self._keyless_s = min(settings.head_s, KEYLESS_S_MAX)
         self._namespaces = 0
@@ -72,12 +74,12 @@ class Wire:
         if self._timer is not None:
             self._timer.cancel()
 
-    def admit(self) -> None:
+    def enter(self) -> None:
         """Count a namespace that the client was admitted to; its messages may be large now."""
         self._namespaces += 1
         if self._timer is not None:
             self._timer.cancel()
-        lift: Callable[[], None] | None = self._socket.scope.get("state", {}).get(ADMIT)
+        lift: Callable[[], None] | None = self._socket.scope.get("state", {}).get(ADMITTED)
         if lift is not None:
             lift()
 

@@ -32,7 +32,7 @@ from wsproto.events import Ping, Request
 
 from detent.surfaces.http.exchange import (
     ABORT,
-    ADMIT,
+    ADMITTED,
     ANSWER,
     ASGIApp,
     Headers,
@@ -234,7 +234,7 @@ class SocketProtocol(WSProtocol):
 
     Uvicorn parses all that it has read and answers every ping. Here small pieces are parsed while
     no message waits, and pings are answered only while the client reads. Before the application
-    says through `ADMIT` that it has seen a key, messages must be small.
+    says through `ADMITTED` that it has seen a key, messages must be small.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -245,7 +245,7 @@ class SocketProtocol(WSProtocol):
         # How long the other end may take to close after we have said that we do.
         self.close_timeout = 1.0
         self.buffer.max_length = min(self.buffer.max_length, _MAX_KEYLESS_MESSAGE_BYTES)
-        self.app_state = {**self.app_state, ADMIT: self._admit}
+        self.app_state = {**self.app_state, ADMITTED: self._admit}
 
     def _admit(self) -> None:
         self.buffer.max_length = self.config.ws_max_size

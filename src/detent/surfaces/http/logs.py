@@ -25,6 +25,7 @@ _SEVERITIES = {
 REQUEST: Final[ContextVar[str]] = ContextVar("detent_request", default="")
 """The id of the request that is being answered."""
 JSON_LOGS: Final = "DETENT_JSON_LOGS"
+LOG_LEVEL: Final = "DETENT_LOG_LEVEL"
 _PLAIN: Final = "%(asctime)s %(levelname)s %(message)s"
 _API_KEY: Final = re.compile(r"(dtk_[0-9a-f]+_)[\w-]+")
 
@@ -67,6 +68,8 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:
+            told["exception"] = record.exc_text
         return _mask_keys(msgspec.json.encode(told).decode())
 
 
@@ -85,5 +88,5 @@ def log_to_stderr(
     """Begin to log: for people, or for whoever collects lines."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(component) if as_json else PlainLines(plain))
-    named = os.environ.get("DETENT_LOG_LEVEL", "").upper()
+    named = os.environ.get(LOG_LEVEL, "").upper()
     logging.basicConfig(level=named or level, handlers=[handler], force=True)

@@ -80,8 +80,10 @@ def stage_shown(step: Step, tally: Tally, kept: StageKept) -> dict[str, Any]:
 
 
 def summary_of(tally: Tally) -> dict[str, int]:
-    """How many tasks are where. None is ever seen before it is pending."""
+    """How many tasks have each status. None is ever seen before it is pending."""
     counts = {"created": 0, **msgspec.structs.asdict(tally)}
+    counts["retried"] -= tally.lost
+    counts["in_progress"] += tally.lost
     shown = {key: counts[word.lower()] for word, key in SUMMARY_KEYS.items()}
     return {**shown, "total": tally.total}
 

@@ -18,7 +18,7 @@ from detent.engine.piecemeal import piecemeal
 from detent.engine.secrets import Owner
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
-from detent.lifecycle.job import Job
+from detent.lifecycle.job import Answer, Job
 from detent.lifecycle.job.values import TRIES_MAX
 from detent.lifecycle.machine import Actor, Refusal
 from detent.lifecycle.profile import PROFILES, ProfileName, Surface
@@ -99,7 +99,7 @@ class Tasks:
         stage = await self._desk.stage(call)
         asks = await piecemeal(partial(_ask, call, stage), fields)
         made: list[New] = []
-        name, by = stage.kept.name(stage.id), self._desk.by(call)
+        name, by = stage.kept.name(stage.id), call.caller.actor
         workflows = self._desk.engine.workflows
         answer = await workflows.add_jobs(stage.key, name, asks, by, made=made)
         if isinstance(answer, Refusal):
@@ -112,12 +112,12 @@ class Tasks:
         """Whoever changed the priority in this moment may not have seen the new tasks."""
         [job] = await self._desk.jobs_of([stage.key])
         if job is not None and job.kept.priority != stage.job.kept.priority:
-            await self._jobs.reprioritise_tasks(stage.key, self._desk.by(call))
+            await self._jobs.reprioritise_tasks(stage.key, call.caller.actor)
 
     async def listed(self, call: Call) -> Reply:
         """Tasks, by stage, type, status and the time they were made."""
         query = query_of(call, _LIST)
-        chosen = Filter(tenant=self._desk.tenant(call))
+        chosen = Filter(tenant=call.caller.tenant)
         if "stage_type" in query:
             chosen = replace(chosen, queue=queue_of(query["stage_type"]))
         if "stage_id" in query:
@@ -128,7 +128,7 @@ class Tasks:
         found = [
             one
             for one in await self._desk.tasks(chosen)
-            if call.who.may_use(one.job.queue) and _fits(one.job, query)
+            if call.caller.may_use(one.job.queue) and _fits(one.job, query)
         ]
         return await self._desk.listed(query, found, task_shown)
 
@@ -138,12 +138,12 @@ class Tasks:
 
     async def annotate(self, call: Call) -> Reply:
         """Other metadata."""
-        self._desk.need_any(call, Scope.PRODUCE, Scope.WORK)
+        call.caller.need_scope(Scope.PRODUCE, Scope.WORK)
         metadata = Raw(an_object(BODY, body_of(call)).encode())
         stored = await self._desk.task(call)
         meta = _meta(replace(task_kept(stored), user_metadata=metadata))
         command = j.Annotate(hashlib.sha256(meta.encode()).hexdigest())
-        change = Change(key_of(stored.job), command, self._desk.by(call), beside=Beside(meta=meta))
+        change = Change(key_of(stored.job), command, call.caller.actor, beside=Beside(meta=meta))
         [answer] = await self._desk.engine.carry_out([change])
         if isinstance(answer, Refusal):
             raise missing("TASK")
@@ -157,7 +157,7 @@ class Tasks:
         if len(type_) > TYPE_MAX:
             most = f"must NOT have more than {TYPE_MAX} characters"
             raise invalid(f"request/params/stageType {most}")
-        self._desk.need_type(call, type_)
+        call.caller.need_queue(queue_of(type_))
         claimed = await self._desk.engine.claim(self._want(call, type_))
         here = await opened_here(self._desk.engine, claimed.jobs)
         if not here:
@@ -171,43 +171,65 @@ class Tasks:
         return self._desk.reply(shown, headers=((LEASE, job.lease or ""),))
 
     def _want(self, call: Call, type_: str) -> Want:
-        new, settings = self._desk.engine.identity.id, self._desk.settings
-        lease_s = settings.jobnik_leases_s.get(type_, settings.jobnik_lease_s)
+        new = self._desk.engine.identity.id
         return Want(
             command_id=new(),
             by=By(Actor.WORKER, HOLDER),
             holder=HOLDER,
             leases=(new(),),
             queues=(queue_of(type_),),
-            tenant=self._desk.tenant(call),
+            tenant=call.caller.tenant,
             wire=True,
-            lease_us=int(lease_s * 1_000_000),
+            lease_us=self._lease_us(type_),
             profiles=_CLAIMABLE,
         )
+
+    def _lease_us(self, type_: str) -> int:
+        settings = self._desk.settings
+        return int(settings.jobnik_leases_s.get(type_, settings.jobnik_lease_s) * 1_000_000)
 
     async def report(self, call: Call) -> Reply:
         """The task has completed or failed; whether it is tried again is decided here."""
         fields = checked(body_of(call), {"status": one_of(_REPORTS)}, ("status",), closed=False)
+        status = fields["status"]
         stored = await self._desk.task(call)
-        word, target = JOBNIK.word(stored.job), _target(stored.job, fields["status"])
-        if word != "IN_PROGRESS":
-            raise illegal("TASK", word, target)
-        job = await self._reported(call, stored, is_good=fields["status"] == "COMPLETED")
-        return self._desk.reply(task_shown(replace(stored, job=job)))
-
-    async def _reported(self, call: Call, stored: Stored, *, is_good: bool) -> Job:
-        """The report counts for the run that was seen, or for the one whose lease it brings."""
-        job = stored.job
-        lease = call.header(LEASE) or job.lease
-        failure = Failure(job.attempt, self._desk.now(), _CODE, "its worker reported a failure")
-        command = j.Complete(lease=lease) if is_good else j.Fail(lease=lease, code=_CODE)
-        by = By(Actor.WORKER, job.holder or HOLDER)
-        beside = Beside() if is_good else Beside(failure=failure)
-        change = Change(key_of(job), command, by, beside=beside, known=stored, delay_us=0)
-        [answer] = await self._desk.engine.carry_out([change])
+        answer = await self._report(call, stored, status)
+        if isinstance(answer, Refusal) and not stored.job.is_lost:
+            # Its lease may have ended in this very moment.
+            stored = await self._desk.task(call)
+            if stored.job.is_lost:
+                answer = await self._report(call, stored, status)
         if isinstance(answer, Refusal):
             raise lost_race()
-        return answer.job
+        return self._desk.reply(task_shown(replace(stored, job=answer.job)))
+
+    async def _report(self, call: Call, stored: Stored, status: str) -> Answer:
+        """What the report does to the task as it was read.
+
+        It counts for the run that is under way, or for the one whose lease it names. A task that
+        was lost and that nobody has taken since is taken again for it.
+        """
+        job = stored.job
+        word, target = JOBNIK.word(job), _target(job, status)
+        if word != "IN_PROGRESS":
+            raise illegal("TASK", word, target)
+        lease, claim = call.header(LEASE) or job.lease, None
+        if job.is_lost:
+            lease = self._desk.engine.identity.id()
+            claim = j.Claim(lease, HOLDER, wire=True, lease_us=self._lease_us(job.queue))
+        failure = Failure(job.attempt, self._desk.now(), _CODE, "its worker reported a failure")
+        is_good = status == "COMPLETED"
+        change = Change(
+            key_of(job),
+            j.Complete(lease=lease) if is_good else j.Fail(lease=lease, code=_CODE),
+            By(Actor.WORKER, HOLDER if job.is_lost else job.holder or HOLDER),
+            beside=Beside() if is_good else Beside(failure=failure),
+            known=stored,
+            delay_us=0,
+            claim=claim,
+        )
+        [answer] = await self._desk.engine.carry_out([change])
+        return answer
 
 
 def _fields(item: tuple[int, Raw]) -> dict[str, Any]:

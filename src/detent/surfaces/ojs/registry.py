@@ -80,13 +80,13 @@ class Registry:
         name = f"{type_}@{version:0{_DIGITS}d}"
         need_text("type", name)
         made = _Schema(schema, self._desk.now(), type=type_, version=version)
-        await self._add(BY_TYPE, (self._desk.tenant(call), name), made)
+        await self._add(BY_TYPE, (call.caller.tenant, name), made)
         self._known.forget()
         return self._desk.reply({"type": type_, "version": version}, 201)
 
     async def newest(self, call: Call) -> Reply:
         """The newest version for a type."""
-        key = (self._desk.tenant(call), call.param("type"))
+        key = (call.caller.tenant, call.param("type"))
         found = await self._newest(key)
         if found is None:
             raise missing("schema for", key[1])
@@ -94,7 +94,7 @@ class Registry:
 
     async def versions(self, call: Call) -> Reply:
         """All versions for a type."""
-        key = (self._desk.tenant(call), call.param("type"))
+        key = (call.caller.tenant, call.param("type"))
         found = await self._versions(key)
         if not found:
             raise missing("schema for", key[1])
@@ -122,7 +122,7 @@ class Registry:
 
     async def _record(self, call: Call) -> Record:
         name = f"{call.param('type')}@{self._version(call):0{_DIGITS}d}"
-        record = await self._desk.record(BY_TYPE, (self._desk.tenant(call), name))
+        record = await self._desk.record(BY_TYPE, (call.caller.tenant, name))
         if record is None:
             raise missing("schema", name)
         return record
@@ -143,19 +143,19 @@ class Registry:
         uri = need_text("uri", sent.uri)
         schema, now = _checked(sent), self._desk.now()
         made = _Schema(schema, now, uri, sent.type, sent.version)
-        await self._add(BY_URI, (self._desk.tenant(call), uri), made)
+        await self._add(BY_URI, (call.caller.tenant, uri), made)
         self._known.forget()
         return self._desk.reply({"schema": _shown(made)}, 201)
 
     async def listed(self, call: Call) -> Reply:
         """All schemas that have names."""
-        found = await all_records(self._desk.engine.store, BY_URI, self._desk.tenant(call))
+        found = await all_records(self._desk.engine.store, BY_URI, call.caller.tenant)
         return self._desk.reply({"schemas": [_shown(_read(one)) for one in found]})
 
     async def get(self, call: Call) -> Reply:
         """The schema of a name."""
         uri = call.param("uri")
-        found = await self._named((self._desk.tenant(call), uri))
+        found = await self._named((call.caller.tenant, uri))
         if found is None:
             raise missing("schema", uri)
         return self._desk.reply({"schema": _shown(found)})
@@ -163,7 +163,7 @@ class Registry:
     async def delete(self, call: Call) -> Reply:
         """Forget the schema of a name."""
         uri = call.param("uri")
-        key = (self._desk.tenant(call), uri)
+        key = (call.caller.tenant, uri)
         if await self._named(key) is None:
             raise missing("schema", uri)
         await self._desk.change(BY_URI, key, lambda _: (None, None))

@@ -1,11 +1,11 @@
 -- name: head
 SELECT seq, version, state, queue, type, lease, wire, holder, is_unique, key, previous, attempt,
-    step, erased_at
+    step, erased_at, returned_by
 FROM detent_jobs WHERE tenant = ? AND id = ?
 
 -- name: heads
 SELECT id, seq, version, state, queue, type, lease, wire, holder, is_unique, key, previous, attempt,
-    step, erased_at
+    step, erased_at, returned_by
 FROM detent_jobs WHERE tenant = ? AND id IN (SELECT value FROM json_each(?))
 
 -- name: last_seq

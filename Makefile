@@ -23,7 +23,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
 PROBE := import sys, venv$(if $(UV),,; import ensurepip); sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help run test campaign cover test-fast check bench docs generate format mutate lock clean
+.PHONY: help run test campaign cover snapshots test-fast check bench docs generate format mutate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ campaign: $(READY) ## run what takes minutes: fleets that are killed at random, 
 
 cover: $(READY) ## run all tests and say which lines none of them reached (twice the time)
 	@$(BIN)/python -m pytest -q -n 2 -m "not campaign" --cov
+
+snapshots: $(READY) ## accept what has changed for users, clients and stored data (tests/outside)
+	@$(BIN)/python -m pytest -q tests/outside --write $(ARGS)
 
 test-fast: $(READY) ## run the tests that take no time
 	@$(BIN)/python -m pytest -q -m "not slow and not campaign" $(if $(ARGS),$(ARGS),-n 2)
@@ -78,10 +81,16 @@ clean: ## remove everything that make has made
 	  .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .uv_cache
 	find src tests bench tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+# `pip install .` in this environment puts a copy of the package in the place of the link to src: all
+# commands would then run old code. It is prepared again.
+COPIED := $(wildcard $(VENV)/lib/python3*/site-packages/detent/__init__.py)
+.PHONY: prepare-again
+prepare-again:
+
 # The stamp lives in the environment, so that removing the environment removes it too.
 # Packages come with hashes from the lock; the project itself is built by the locked backend. The lock is
 # whole, so pip resolves nothing: what names an extra of a package would have it look for newer ones.
-$(READY): pyproject.toml uv.lock requirements-dev.lock | $(BUILD)/tmp
+$(READY): pyproject.toml uv.lock requirements-dev.lock $(if $(COPIED),prepare-again) | $(BUILD)/tmp
 	@set -e; python=; \
 	for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then python=$$candidate; break; fi; \

@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from detent import BadArguments, Detent, JobExists
+from detent import Context, Detent, JobExists
 from detent.app import detent
 from detent.errors import (
     BadOption,
     BadSchedule,
+    BadSignature,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -50,6 +51,32 @@ def test_a_declared_schedule_fires_by_its_own_clock(app: Detent, clock: VirtualC
     clock.advance(DAY)
     app.drain()
     assert sorted(ran) == [7, 8]
+
+
+def test_a_schedule_above_a_job_that_needs_an_argument_is_refused_where_it_stands(
+    app: Detent,
+) -> None:
+    @app.job
+    def sync(ctx: Context, city: str, *more: int, depth: int) -> None: ...
+
+    with pytest.raises(BadSignature) as refused:
+        app.schedule("@every 6h", name="sync-all")(sync)
+    assert str(refused.value) == (
+        "The schedule 'sync-all' gives its job no arguments, and sync needs 'city', 'depth':"
+        " give it a default, or use app.schedules.add('@every 6h', sync.bind(...))"
+    )
+
+    @app.schedule("@every 6h")
+    @app.job
+    def whole(ctx: Context, city: str = "Berlin") -> None: ...
+
+    @app.schedule("@every 6h")
+    @app.job
+    def early(later: Declared = None) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    app.schedules.add("@every 6h", sync.bind("Rome", depth=1), name="sync-rome")
+    with pytest.raises(BadSignature, match="Declared"):
+        app.schedules.put()
 
 
 def test_a_program_that_starts_again_changes_nothing(app: Detent, clock: VirtualClock) -> None:
@@ -125,9 +152,6 @@ def test_what_cannot_work_is_refused_where_it_is_declared(app: Detent) -> None:
     declare()()
     with pytest.raises(BadOption):
         declare()()
-    app.schedule("@daily", name="without arguments")(needy)
-    with pytest.raises(BadArguments):
-        app.schedules.put()
 
 
 async def test_upkeep_begins_with_what_is_declared_and_ends_when_called_off(app: Detent) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol, TypeVar
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -25,6 +28,7 @@ from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.tree import Tree
 from detent.stores.api import Who, WorkerRow
 from tests.cli.commands import detent
+from tests.cli.test_lifecycle import read_to_the_end
 from tests.waiting import eventually
 
 C = TypeVar("C", Files, Followed)
@@ -223,8 +227,9 @@ def test_workers_are_drawn(store: str) -> None:
     assert (mermaid.code, mermaid.said.splitlines()[0]) == (0, "graph TD")
     assert "worker-2" in mermaid.said
     svg = detent("workers", "tree", "--format", "svg", "--store", store).said
-    assert svg.startswith("<svg ")
-    assert "worker-2" in svg
+    boxes = [one for one in ET.fromstring(svg).iter() if "data-node" in one.attrib]  # noqa: S314 - our own text
+    assert ["".join(one.itertext()).count("alive") > 0 for one in boxes].count(True) == 2
+    assert (svg.count('class="edge"'), svg.count(">worker-2<")) == (2, 1)
     both = detent("workers", "tree", "--format", "svg", "--json", "--store", store)
     assert (both.code, both.said) == (2, "")
 
@@ -244,6 +249,33 @@ def test_nobody_is_told_anything_by_chance(
     done = detent("workers", verb, name, "--wait", "1s", "--store", store)
     assert (done.code, done.said) == (code, "")
     assert why in done.complained
+
+
+@pytest.mark.parametrize("verb", ["stop", "restart", "kill"])
+def test_a_script_ends_all_workers_only_if_it_says_so(store: str, verb: str) -> None:
+    told = ("workers", verb, "--wait", "1s", "--store", store)
+    done = detent(*told)
+    assert (done.code, done.said) == (2, "")
+    assert f"Without a name this would {verb} all workers: 2 of 1 fleet." in done.complained
+    assert "[bad_option]" in done.complained
+    assert "has not answered" in detent(*told, "--all").complained
+    assert detent(*told, "worker-1", "--all").code == 2
+    assert "has not answered" in detent("workers", "suspend", *told[2:]).complained
+
+
+@pytest.mark.parametrize(("answer", "is_told"), [("y", True), ("n", False), ("", False)])
+def test_a_person_is_asked_before_all_workers_end(store: str, answer: str, is_told: bool) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "detent", "workers", "kill", "--wait", "1s", "--store", store]
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs
+    ) as asking:
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        said = read_to_the_end(ours)
+    assert "This is to kill all workers: 2 of 1 fleet. Go on? [y/N]" in said
+    assert asking.returncode == 1
+    assert ("has not answered" in said) == is_told
 
 
 def test_the_beginning_of_one_id_is_enough(store: str) -> None:

@@ -208,7 +208,8 @@ def test_who_will_not_keeps_nobody_else_from_hearing(yard: Yard) -> None:
     assert yard.states()[busy] == "Running"
     yard.let_go("go")
     assert yard.detent("workers", "resume").count(": resume\n") == 3
-    yard.detent("workers", "stop")
+    assert "stop all workers: 3 of 1 fleet. Name a" in yard.detent("workers", "stop", code=2)
+    assert yard.detent("workers", "stop", "--all").count(": stop\n") == 3
     assert "There are no workers" in yard.detent("workers", "stop")
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import logging
 import re
+import signal
 import socket
+import sqlite3
+import struct
+import sys
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -18,6 +25,8 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from detent.engine.access import Scope
 from detent.surfaces.http.connection import MAX_WAITING_REQUESTS
 from detent.surfaces.http.exchange import Settings
+from detent.surfaces.http.logs import JsonLines, PlainLines
+from tests.surfaces.engines import Engine
 from tests.surfaces.server import eventually, running
 from tests.surfaces.test_http_connection import request, serving, talk
 from tests.surfaces.test_http_gate import key
@@ -56,6 +65,11 @@ def push(to: socket.socket, data: bytes, total: int) -> None:
     with suppress(OSError):
         while total > 0:
             total -= to.send(data[:total])
+
+
+def rest(to: socket.socket) -> bytes:
+    """All that comes until the connection is over."""
+    return b"".join(iter(lambda: to.recv(65_536), b""))
 
 
 # --- many requests on one connection --------------------------------------------------------------
@@ -147,7 +161,7 @@ def test_who_trickles_a_body_after_the_answer_is_cut_off(url: str, late: str) ->
             key(url, Scope.ADMIN)
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as to:
             to.sendall(request(b"x" * 1_000)[:-900])
-            told = b"".join(iter(lambda: to.recv(65_536), b""))
+            told = rest(to)
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"401" if late == "unauthenticated" else b"408"]
 
 
@@ -159,5 +173,201 @@ def test_who_sends_the_whole_body_after_the_answer_may_go_on(url: str) -> None:
             to.sendall(asked[:-900])
             assert to.recv(65_536).startswith(b"HTTP/1.1 401")
             to.sendall(asked[-900:] + _CLOSE)
-            told = b"".join(iter(lambda: to.recv(65_536), b""))
+            told = rest(to)
     assert told.startswith(b"HTTP/1.1 200")
+
+
+# --- WebSockets -----------------------------------------------------------------------------------
+
+_SOCKET = b"/socket.io/?EIO=4&transport=websocket"
+_UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+
+
+def frame(data: bytes, first: int = 0x81) -> bytes:
+    """A frame of a WebSocket as clients send it, masked with zeros."""
+    size = len(data)
+    if size < 126:
+        return bytes((first, 0x80 | size)) + bytes(4) + data
+    length = (
+        b"\xfe" + struct.pack("!H", size) if size < 65_536 else b"\xff" + struct.pack("!Q", size)
+    )
+    return bytes((first,)) + length + bytes(4) + data
+
+
+def opened(port: int, *headers: bytes, path: bytes = _SOCKET) -> tuple[socket.socket, bytes]:
+    """A WebSocket, and the head that the server answered with."""
+    to = socket.create_connection(("127.0.0.1", port), timeout=20)
+    to.sendall(_GET % (path, _UPGRADE + b"".join(headers)))
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += to.recv(1)
+    return to, head
+
+
+def test_compression_is_not_negotiated(url: str) -> None:
+    offer = b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
+    bomb = zlib.compressobj(wbits=-15)
+    data = bomb.compress(bytes(10_000_000)) + bomb.flush(zlib.Z_SYNC_FLUSH)
+    with running(url) as server:
+        to, head = opened(server.port, offer)
+        with to:
+            assert head.startswith(b"HTTP/1.1 101")
+            assert b"extensions" not in head.lower()
+            to.sendall(frame(data, first=0xC1))
+            # What nobody has agreed upon ends the connection.
+            rest(to)
+
+
+def test_a_socket_without_a_key_is_closed_soon(url: str) -> None:
+    with running(url, Settings(head_s=0.3)) as server:
+        key(url, Scope.ADMIN)
+        idle, _ = opened(server.port)
+        refused, _ = opened(server.port)
+        refused.sendall(frame(b"40/engine,"))
+        with idle, refused:
+            assert b"\x03\xf0" in rest(idle)
+            assert b"\x03\xf0" in rest(refused)
+
+
+def test_who_leaves_its_namespace_is_closed_soon(url: str) -> None:
+    with running(url, Settings(head_s=0.3)) as server:
+        text = key(url, Scope.ADMIN)
+        to, _ = opened(server.port)
+        with to:
+            to.sendall(frame(b'40/engine,{"key":"%b"}' % text.encode()))
+            eventually(lambda: b"40/engine,{" in to.recv(65_536))
+            # It stays longer than somebody who has shown no key.
+            to.settimeout(1)
+            with pytest.raises(TimeoutError):
+                to.recv(1)
+            to.settimeout(20)
+            to.sendall(frame(b"41/engine,"))
+            assert b"\x03\xf0" in rest(to)
+
+
+def test_messages_are_small_before_a_key_was_shown(url: str) -> None:
+    with running(url) as server:
+        key(url, Scope.ADMIN)
+        to, _ = opened(server.port)
+        with to:
+            to.sendall(frame(b"40/engine," + b" " * 20_000))
+            assert b"\x03\xf1" in rest(to)
+
+
+def test_few_messages_of_a_socket_wait() -> None:
+    released = threading.Event()
+    waiting: list[int] = []
+
+    async def slow(_: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        await anyio.to_thread.run_sync(released.wait)
+        waiting.append(receive.__self__.queue.qsize())
+        for _ in range(5_000):
+            assert (await receive())["text"] == "3"
+        await send({"type": "websocket.close"})
+
+    with serving(slow) as port:
+        to, _ = opened(port)
+        with to:
+            try:
+                to.sendall(frame(b"3") * 5_000)
+                # A handshake on another connection: by then what was sent has been seen.
+                opened(port)[0].close()
+            finally:
+                released.set()
+            assert rest(to).endswith(b"\x03\xe8")
+    assert waiting[0] < 500
+
+
+@pytest.mark.slow
+def test_pings_are_not_answered_while_nobody_reads(url: str) -> None:
+    with running(url) as server:
+        key(url, Scope.ADMIN)
+        to, _ = opened(server.port)
+        with to:
+            push(to, frame(b"x" * 100, first=0x89) * 5_000, 10_600_000)
+            to.settimeout(20)
+            assert 1_000 < rest(to).count(b"\x8a\x64") < 100_000
+
+
+def test_who_aborts_leaves_no_traceback(process: tuple[int, int]) -> None:
+    _, port = process
+    asked = (
+        _GET % (_SOCKET, _UPGRADE),
+        _GET % (_SOCKET, _UPGRADE) + frame(b"3") * 500,
+        _GET % (b"/ojs/v1/jobs", _UPGRADE),
+        _PROBE * 500,
+        request(b"x" * 1_000)[:-1],
+    )
+    for said in asked * 10:
+        for answered in (0, 1):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as to:
+                to.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                to.sendall(said)
+                to.recv(answered)
+    assert talk(port, _CLOSE).startswith(b"HTTP/1.1 200")
+
+
+# --- what is logged -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("--json-logs",)])
+def test_no_key_and_no_query_is_logged(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DETENT_LOG_LEVEL", "DEBUG")
+    log = tmp_path / "log"
+    with served(url, log, *options) as (process, port):
+        text = key(url, Scope.ADMIN)
+        told = text.encode()
+        place, query = b"/k/%b" % told, b"?key=%b&word=in-a-query" % told
+        bearer = b"Authorization: Bearer %b\r\n" % told
+        for path in (b"/ojs/v1/queues", b"/nothing", b"/metrics", b"/engine/jobs/%b" % told):
+            for headers in (b"", bearer, b"X-API-Key: %b\r\n" % told):
+                for found in (path + query, place + path + query):
+                    talk(port, _GET % (found, headers + b"Connection: close\r\n"))
+        talk(port, _GET.replace(b"1.1", b"9.9") % (place + query, bearer))
+        for path in (_SOCKET, b"/ojs/v1/ws?x=1", b"/nothing?x=1", b"/engine?x=1"):
+            for headers in (b"", bearer, b"Origin: https://evil.example\r\n"):
+                to, _ = opened(port, headers, path=place + path + b"&word=in-a-query")
+                with to, suppress(OSError):
+                    to.sendall(frame(b'40/engine,{"key":"%b"}' % told))
+                    to.sendall(frame(b'42/engine,["%b",{"a":"%b"}]' % (told, told)))
+                    to.sendall(frame(b"41"))
+        asyncio.run(_connect(port, text))
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            database.execute("DROP TABLE detent_jobs")
+        database.close()
+        body = b'{"type":"mail.send","args":["%b"]}' % told
+        for header in (bearer[:-2], b"X-Nothing: 1"):
+            found = request(body, b"Connection: close", header)
+            failed = talk(port, found.replace(b"/ojs", place + b"/ojs", 1))
+            assert failed.startswith(b"HTTP/1.1 5")
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    lines = log.read_text()
+    assert "DEBUG" in lines
+    assert "ERROR" in lines or "WARN" in lines
+    for word in (text.split("_", 2)[2], "in-a-query", "EIO="):
+        assert word not in lines
+
+
+async def _connect(port: int, text: str) -> None:
+    async with Engine(port, "T", key=text) as engine:
+        await engine.refused("BAD_MESSAGE", "nothing", {"key": text})
+
+
+def test_keys_are_masked_in_whatever_is_logged() -> None:
+    text = f"dtk_{'0a' * 9}_{'s-E_c' * 8}rEt"
+    try:
+        int(f"GET /k/{text}/ojs")
+    except ValueError:
+        record = logging.LogRecord("a", 40, "b", 1, "%s", (text,), sys.exc_info())
+    for formatter in (PlainLines("%(message)s"), JsonLines()):
+        line = formatter.format(record)
+        assert "s-E_c" not in line
+        assert f"/k/dtk_{'0a' * 9}_***/ojs" in line

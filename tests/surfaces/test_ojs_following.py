@@ -43,6 +43,35 @@ def test_who_comes_back_hears_each_event_once(client: Client, server: Running) -
     again.close()
 
 
+def test_each_of_several_events_of_one_move_can_be_the_last_that_was_seen(
+    client: Client, server: Running
+) -> None:
+    client.push("a", queue="q", retry={"initial_interval": "PT1H"})
+    first = eventually(lambda: client.get("/events").ok()["events"])[0]["id"]
+    stream = Stream(server, "/queues/q/events", **{"Last-Event-ID": first})
+    client.nack(client.fetch("q")[0])
+    frames = stream.frames()
+    heard = [(name, seen) for name, _, seen in (next(frames) for _ in range(5))]
+    stream.close()
+    assert [name for name, _ in heard] == [
+        "job.state_changed",
+        "job.started",
+        "job.state_changed",
+        "job.failed",
+        "job.retrying",
+    ]
+    ids = [seen for _, seen in heard]
+    assert len(set(ids)) == len(ids)
+    for number, seen in enumerate(ids[:-1], start=1):
+        again = Stream(server, "/queues/q/events", **{"Last-Event-ID": seen})
+        rest = again.frames()
+        assert [next(rest)[2] for _ in ids[number:]] == ids[number:]
+        again.close()
+    polled = client.get(f"/events?after={ids[3]}").ok()["events"]
+    assert [one["id"] for one in polled] == ids[4:]
+    assert client.get(f"/events?after={ids[4]}").ok()["events"] == []
+
+
 def test_how_far_a_job_is_is_told_to_those_who_follow_it(client: Client, server: Running) -> None:
     job = client.push()
     path = f"/jobs/{job['id']}"

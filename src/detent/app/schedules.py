@@ -118,6 +118,11 @@ class Schedules:
             if not isinstance(job, Job):
                 why = "A schedule stands above a job: @app.schedule(...), and @app.job below it"
                 raise BadSignature(f"{why}, not {job!r:.60}", job="")
+            if missing := job.signature.required():
+                name, listed = options.get("name", job.name), ", ".join(map(repr, missing))
+                why = f"The schedule {name!r} gives its job no arguments, and {job.name} needs"
+                fix = f"app.schedules.add({expression!r}, {job.name}.bind(...))"
+                raise BadSignature(f"{why} {listed}: give it a default, or use {fix}", job=job.name)
             self._declare(expression, job.signature, job.bind, options)
             return job
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from detent.cli.workerrows import data_of, host_of, row_of, slot_of, state_of
 from detent.engine.directives import Directive, Verb
 from detent.engine.engine import Engine
 from detent.engine.workers import Listed
-from detent.errors import AmbiguousId, UnknownWorker, WorkerSilent
+from detent.errors import AmbiguousId, BadOption, UnknownWorker, WorkerSilent
 from detent.lifecycle import WORKER
 from detent.lifecycle.event import Event
 
@@ -125,11 +126,16 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
         place: Place,
         author: Author,
         which: WhichOrAll = None,
+        every: Annotated[
+            bool, typer.Option("--all", help="All workers of all fleets, without a question.")
+        ] = False,
         grace: Annotated[
             str | None, span_option(meaning="How long it may take the worker.")
         ] = None,
         wait: Wait = f"{_WAIT_S:g}s",
     ) -> None:
+        _need_sure(place, verb, which, every=every)
+
         async def work(engine: Engine) -> list[dict[str, Any]]:
             grace_s = None if grace is None else span_us(grace) / 1_000_000
             within_s = span_us(wait) / 1_000_000
@@ -147,6 +153,25 @@ def _telling(verb: Verb, meaning: str) -> Callable[..., None]:
 
     command.__doc__ = meaning
     return command
+
+
+def _need_sure(place: Place, verb: Verb, which: str | None, *, every: bool) -> None:
+    """Ask before all workers are ended; a script has to say `--all`."""
+    if which is not None and every:
+        raise typer.BadParameter("--all contradicts WORKER.")
+    if which is not None or every or verb not in _ENDING:
+        return
+    found = asked(place, lambda engine: _meant(engine, None))
+    if not found:
+        return
+    fleets = counted(len({one.supervisor for one in found}), "fleet")
+    what = f"{verb} all workers: {len(found)} of {fleets}"
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm(f"This is to {what}. Go on?", abort=True, err=True)
+        return
+    with errors_end_the_command():
+        why = f"Without a name this would {what}"
+        raise BadOption(f"{why}. Name a worker, or say --all", option="all")
 
 
 def _wished(one: Listed, verb: Verb, which: str | None) -> Directive:
@@ -194,6 +219,8 @@ def _whose(one: dict[str, Any], told: Sequence[dict[str, Any]]) -> str:
     return slot if is_alone else f"{slot} ({one['worker']})"
 
 
+# What ends a worker, and with it perhaps what it runs.
+_ENDING = (Verb.STOP, Verb.RESTART, Verb.KILL)
 _ACTS = {
     Verb.SUSPEND: "Let a worker finish what it does and take nothing more, until it is resumed.",
     Verb.RESUME: "Let a suspended worker go on.",

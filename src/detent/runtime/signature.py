@@ -129,6 +129,16 @@ class Signature:
         takes_any = any(one.kind is _P.VAR_KEYWORD for one in parameters.values())
         return takes_any or (name in parameters and parameters[name].kind not in _MANY)
 
+    def required(self) -> list[str]:
+        """The parameters without a default; types that are declared later need not be there yet."""
+        try:
+            has_context = self.wants_context
+        except BadSignature:
+            # Then nobody knows yet whether the first parameter is its Context.
+            has_context = True
+        parameters = list(inspect.signature(self.function).parameters.values())[has_context:]
+        return [one.name for one in parameters if one.default is _P.empty and one.kind not in _MANY]
+
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The call as exact JSON; `BadArguments` names the value that does not fit."""
         return self._usual(args, kwargs) or self._exact(args, kwargs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +16,6 @@ from detent.runtime.supervisor.diagrams import (
     system_diagram,
     tree_diagram,
 )
-from detent.runtime.supervisor.drawing import tree_svg
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
@@ -84,18 +82,6 @@ def test_names_are_data(name: str) -> None:
     (node,) = [line for line in text.splitlines() if line.startswith("    root{{")]
     label = node.split("🧠 ")[1].split("</b>")[0]
     assert not set('"<>\n[]{}') & set(label)
-
-
-def test_the_tree_as_a_picture() -> None:
-    """A node and a way to its keeper for each, what is known of it, and names that are data."""
-    picture = tree_svg(replace(TREE, name='<b>"x" & y</b>'))
-    root = ElementTree.fromstring(picture)  # noqa: S314 - our own
-    told = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert told[0] == '<b>"x" & y</b>'
-    assert "Running · healthy · PID 17" in told
-    assert "Pending · restarts 3 · circuit breaker" in told
-    assert picture.count('class="link"') == len(TREE.children)
-    assert "fill:#000" in tree_svg(TREE, {"running": ("#000", "#111", "#222")})
 
 
 def test_the_system() -> None:

@@ -98,9 +98,13 @@ class SocketServer:
 
     async def talk(self, socket: WebSocket, admit: Admit) -> None:
         """One connection, from its beginning to its end."""
-        wire = Wire(socket, self._desk.settings.stall_s, admit)
+        wire = Wire(socket, self._desk.settings, admit)
         scope = {**socket.scope, WIRE: wire}
-        await self._sio.handle_request(scope, wire.receive, wire.send)
+        wire.start()
+        try:
+            await self._sio.handle_request(scope, wire.receive, wire.send)
+        finally:
+            wire.stop()
 
     # --- the way out ----------------------------------------------------------------------------
 
@@ -148,6 +152,7 @@ class SocketServer:
         except Exception as error:
             fault = self._fault(error, "connect")
             raise Refused({"code": fault.code, "message": fault.message}) from None
+        wire.enter()
 
     async def _admitted(self, namespace: str, sid: str, wire: Wire, auth: Any) -> Peer:
         if self._desk.service.stopping.is_set() or len(self._peers) >= CONNECTIONS_MAX:
@@ -162,6 +167,7 @@ class SocketServer:
         if peer is None:
             return
         peer.is_open = False
+        peer.wire.leave()
         try:
             await self._rooms[namespace].left(peer)
         except Exception as error:

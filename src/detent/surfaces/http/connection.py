@@ -12,6 +12,7 @@ until `MAX_WAITING_REQUESTS` wait; the socket is not read while any of it is lef
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import struct
 from collections.abc import Mapping
@@ -26,8 +27,19 @@ from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
 )
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+from wsproto.events import Ping, Request
 
-from detent.surfaces.http.exchange import ABORT, ANSWER, ASGIApp, Headers, Scope, Settings, Take
+from detent.surfaces.http.exchange import (
+    ABORT,
+    ADMITTED,
+    ANSWER,
+    ASGIApp,
+    Headers,
+    Scope,
+    Settings,
+    Take,
+)
 
 # Pipelined requests of one connection that wait behind the one that is being answered.
 MAX_WAITING_REQUESTS: Final = 16
@@ -41,6 +53,11 @@ _HEAD_S: Final = 30.0
 # How long the rest of a body may take after the request was answered without it.
 _MAX_BODY_REST_S: Final = 5.0
 _EMPTY: Final = memoryview(b"")
+# Larger messages of a WebSocket end it, until whoever talks has shown a key.
+_MAX_KEYLESS_MESSAGE_BYTES: Final = 16_384
+# Uvicorn logs the path and the query of every WebSocket at INFO. There may be a key in them.
+_socket_log = logging.getLogger("uvicorn.error.websocket")
+_socket_log.setLevel(logging.WARNING)
 _NONE: Final[Mapping[tuple[str, bytes], Take]] = {}
 
 
@@ -69,6 +86,10 @@ class Protocol(HttpToolsProtocol):
     Closing would wait until all is read, which is what does not happen. The head of a request must
     come soon and must not be endless: until it is whole, nobody else could refuse it.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ws_protocol_class = SocketProtocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """There it is; whoever connects has something to say."""
@@ -147,8 +168,9 @@ class Protocol(HttpToolsProtocol):
         while self._unparsed and self._has_room() and not self.transport.is_closing():
             piece, self._unparsed = self._unparsed[:_PIECE_BYTES], self._unparsed[_PIECE_BYTES:]
             self._parse(bytes(piece))
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._unparsed = _EMPTY
+            return
         self._flow.is_held = bool(self._unparsed)
         if self._flow.is_held:
             self._flow.pause_reading()
@@ -205,6 +227,83 @@ def _begin(cycle: RequestResponseCycle, answer: _Answer, take: Take, app: ASGIAp
     scope = cast("Scope", cycle.scope)
     if cycle.more_body or not take(scope, bytes(cycle.body), answer):
         answer.leave_to(app)
+
+
+class SocketProtocol(WSProtocol):
+    """A WebSocket that is read no faster than the application takes its messages.
+
+    Uvicorn parses all that it has read and answers every ping. Here small pieces are parsed while
+    no message waits, and pings are answered only while the client reads. Before the application
+    says through `ADMITTED` that it has seen a key, messages must be small.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = _socket_log
+        self._unparsed = _EMPTY
+        self._has_begun = False
+        # How long the other end may take to close after we have said that we do.
+        self.close_timeout = 1.0
+        self.buffer.max_length = min(self.buffer.max_length, _MAX_KEYLESS_MESSAGE_BYTES)
+        self.app_state = {**self.app_state, ADMITTED: self._admit}
+
+    def _admit(self) -> None:
+        self.buffer.max_length = self.config.ws_max_size
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was read, as far as nothing waits for the application."""
+        if self._has_begun:
+            self._unparsed = memoryview(bytes(self._unparsed) + data)
+        else:
+            # The head, which was whole before the connection became a WebSocket.
+            super().data_received(data)
+        self._parse_pieces()
+
+    def handle_connect(self, event: Request) -> None:
+        """Start the application, and read nothing until it lets the client in."""
+        self._has_begun = True
+        super().handle_connect(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop what was not parsed."""
+        self._unparsed = _EMPTY
+        super().connection_lost(exc)
+
+    def handle_ping(self, event: Ping) -> None:
+        """Answer it, unless the client does not read its answers."""
+        if self.writable.is_set():
+            super().handle_ping(event)
+
+    async def send(self, message: Any) -> None:
+        """Send something; what waited for the socket to be accepted or closed is parsed then."""
+        await super().send(message)
+        if message["type"] != "websocket.send":
+            self._parse_pieces()
+
+    async def receive(self) -> Any:
+        """Return the next message, and parse on when no other waits."""
+        message = await self.queue.get()
+        if self.queue.empty():
+            self._parse_pieces()
+        return message
+
+    def _parse_pieces(self) -> None:
+        while self._unparsed and self._is_reading():
+            piece, self._unparsed = self._unparsed[:_PIECE_BYTES], self._unparsed[_PIECE_BYTES:]
+            super().data_received(bytes(piece))
+        if self.transport.is_closing():
+            self._unparsed = _EMPTY
+            return
+        self.read_paused = not self._is_reading()
+        if self.read_paused:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def _is_reading(self) -> bool:
+        if self.transport.is_closing() or not self.handshake_complete:
+            return False
+        return self.close_sent or self.queue.empty()
 
 
 class _Answer:

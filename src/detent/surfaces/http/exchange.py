@@ -26,6 +26,8 @@ from detent.surfaces.http.problems import Problem
 
 ABORT: Final = "detent.abort"
 """Where a connection of ours puts the way to cut it off."""
+# Where a WebSocket of ours puts what to call when its client has shown a key.
+ADMITTED: Final = "detent.admitted"
 ANSWER: Final = "detent.answer"
 """Where a connection of ours puts the way to answer at once."""
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]

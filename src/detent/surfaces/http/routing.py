@@ -26,7 +26,8 @@ class Route(msgspec.Struct, frozen=True):
 
     What follows is for the document.
     `takes` and `gives` name the shapes of bodies, `type` is that of a reply that is no JSON, and
-    `query` and `headers` have the shapes of what may be asked behind the path and beside it.
+    `query` and `headers` have the shapes of what may be asked behind the path and beside it. `name`
+    is what a surface that lists its operations by name calls it.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Route(msgspec.Struct, frozen=True):
     query: Mapping[str, Mapping[str, Any]] = {}
     headers: Mapping[str, Mapping[str, Any]] = {}
     prompt: Prompt | None = None
+    name: str = ""
 
 
 class _Node:

@@ -164,6 +164,17 @@ def _both(schedule: Schedule) -> dict[str, Any]:
 
 def _shown(schedule: Schedule) -> dict[str, Any]:
     plan, fired = schedule.plan, schedule.fired_at
+    job = {
+        "type": plan.job.type,
+        "args": Raw(plan.job.payload.encode()),
+        "meta": kept_of(plan.job.meta).meta,
+        "options": {
+            "queue": plan.job.queue,
+            "priority": plan.job.priority,
+            "retry": retry_shown(plan.job.retry or RetryPolicy()),
+            "tags": plan.job.tags,
+        },
+    }
     return {
         "name": plan.name,
         "expression": plan.expression,
@@ -176,15 +187,8 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
         "last_run_at": None if fired is None else told(fired),
         "run_count": schedule.fired,
         "created_at": told(schedule.created_at),
-        "job_template": {
-            "type": plan.job.type,
-            "args": Raw(plan.job.payload.encode()),
-            "meta": kept_of(plan.job.meta).meta,
-            "options": {
-                "queue": plan.job.queue,
-                "priority": plan.job.priority,
-                "retry": retry_shown(plan.job.retry or RetryPolicy()),
-                "tags": plan.job.tags,
-            },
-        },
+        # OpenAPI has the job in `job_template`, the HTTP binding beside the times.
+        "job_template": job,
+        **job,
+        "status": "paused" if schedule.is_paused else "active",
     }

@@ -69,20 +69,24 @@ class Desk(HttpDesk):
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    async def stored(self, call: Call, job_id: str) -> Stored:
-        """The job that an id stands for; what was erased is not there any more."""
-        [found] = await self.find([(call.caller.tenant, job_id)])
+    async def stored(self, call: Call, job_id: str, *, is_head: bool = False) -> Stored:
+        """The job that an id stands for; what was erased is not there any more.
+
+        A head is the record without what may be large (`ReadStore.heads`).
+        """
+        [found] = await self.find([(call.caller.tenant, job_id)], are_heads=is_head)
         if found is None or found.job.erased_at is not None:
             raise missing("job", job_id)
         call.caller.need_queue(found.job.queue)
         return found
 
-    async def find(self, keys: Sequence[Key]) -> list[Stored | None]:
+    async def find(self, keys: Sequence[Key], *, are_heads: bool = False) -> list[Stored | None]:
         """The jobs of these ids.
 
         Only one that has ended without success can be known by others; it may be forgotten by now.
         """
-        found = list(await self.engine.store.get(keys))
+        read = self.engine.store.heads if are_heads else self.engine.store.get
+        found = list(await read(keys))
         over = [
             index
             for index, one in enumerate(found)
@@ -91,7 +95,7 @@ class Desk(HttpDesk):
         if over:
             newest = await self.engine.aliases.newest([keys[index] for index in over])
             moved = [(i, key) for i, key in zip(over, newest, strict=True) if key != keys[i]]
-            again = await self.engine.store.get([key for _, key in moved]) if moved else []
+            again = await read([key for _, key in moved]) if moved else []
             for (index, _), one in zip(moved, again, strict=True):
                 found[index] = one
         return found

@@ -25,10 +25,11 @@ _DIGITS_MAX = 18
 class Desk(HttpDesk):
     """Who asks for what in the words of this surface, and how it is answered."""
 
-    async def stored(self, call: Call) -> Stored:
-        """The job of the path; somebody else's is not there."""
+    async def stored(self, call: Call, *, is_head: bool = False) -> Stored:
+        """The job of the path, or its head (`ReadStore.heads`); somebody else's is not there."""
         name = call.param("id")
-        [found] = await self.engine.store.get([(call.caller.tenant, name.lower())])
+        read = self.engine.store.heads if is_head else self.engine.store.get
+        [found] = await read([(call.caller.tenant, name.lower())])
         if found is None or found.job.erased_at is not None:
             raise missing(name)
         call.caller.need_queue(found.job.queue)

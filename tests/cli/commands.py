@@ -37,6 +37,6 @@ def detent(*args: str | Path, **env: str) -> Done:
         check=False,
         env={**clean, **env},
         text=True,
-        timeout=120,
+        timeout=1_200,
     )
     return Done(done.returncode, done.stdout, " ".join(done.stderr.split()))

@@ -45,7 +45,7 @@ def installed(npm: list[str]) -> Path:
     if not (INSTALLED / "node_modules" / "socket.io-client").is_dir():
         command = [*npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"]
         done = subprocess.run(  # noqa: S603
-            command, cwd=INSTALLED, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=INSTALLED, capture_output=True, text=True, timeout=1_200, check=False
         )
         if done.returncode:
             pytest.skip(f"npm cannot install socket.io-client here: {done.stderr[-300:]}")

@@ -34,7 +34,7 @@ def run(*command: str, folder: Path, **more: str) -> subprocess.CompletedProcess
         text=True,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=1_200,
     )
 
 

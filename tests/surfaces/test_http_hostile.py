@@ -340,6 +340,8 @@ def test_who_aborts_leaves_no_traceback(process: tuple[int, int]) -> None:
         _GET % (_SOCKET, _UPGRADE),
         _GET % (_SOCKET, _UPGRADE) + frame(b"3") * 500,
         _GET % (b"/ojs/v1/jobs", _UPGRADE),
+        _GET % (_SOCKET, _UPGRADE + b"Content-Length: 9999\r\n") + bytes(9_999),
+        _GET % (_SOCKET, _UPGRADE.replace(b"websocket", b"h2c")) + _PROBE * 500,
         _PROBE * 500,
         request(b"x" * 1_000)[:-1],
     )

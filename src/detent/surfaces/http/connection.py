@@ -99,7 +99,7 @@ class Protocol(HttpToolsProtocol):
         self._waiting_bytes = 0
         self._answered: RequestResponseCycle | None = None
         self.app_state = {**self.app_state, ABORT: partial(_abort, transport)}
-        self._head_bytes = 0
+        self._head_bytes = self._body_bytes = 0
         self._is_in_head = True
         self._patience: asyncio.TimerHandle | None = None
         self._wait_for_client()
@@ -123,9 +123,14 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is whole."""
-        self._is_in_head = False
+        self._is_in_head, self._body_bytes = False, 0
         self._wait_no_more()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of its body came."""
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def data_received(self, data: bytes) -> None:
         """Parse what was read, as far as there is room for the requests in it."""
@@ -166,7 +171,8 @@ class Protocol(HttpToolsProtocol):
 
     def _parse_pieces(self) -> None:
         while self._unparsed and self._has_room() and not self.transport.is_closing():
-            piece, self._unparsed = self._unparsed[:_PIECE_BYTES], self._unparsed[_PIECE_BYTES:]
+            size = max(_PIECE_BYTES, self._known_body_bytes())
+            piece, self._unparsed = self._unparsed[:size], self._unparsed[size:]
             self._parse(bytes(piece))
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             self._unparsed = _EMPTY
@@ -176,6 +182,13 @@ class Protocol(HttpToolsProtocol):
             self._flow.pause_reading()
         else:
             self._flow.resume_reading()
+
+    def _known_body_bytes(self) -> int:
+        """How many bytes come that are no request: the rest of a body of known length."""
+        if self._is_in_head or self.cycle is None or not self.cycle.more_body:
+            return 0
+        headers = dict(self.cycle.scope["headers"])
+        return int(headers.get(b"content-length", b"0")) - self._body_bytes
 
     def _has_room(self) -> bool:
         if not self.pipeline:

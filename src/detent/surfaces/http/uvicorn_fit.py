@@ -2,7 +2,8 @@
 
 Our connections (`connection.py`) reach into uvicorn, and a version to come may have other insides.
 So they are tried once, before anybody is served, with requests whose answers are known. Uvicorn's
-own connections need more time, and cannot cut off readers that stall; they say the same.
+own connections need more time, cannot cut off readers that stall, and do not bound what clients hold
+in memory or log; they say the same.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def connections() -> Any:
         found = import_module("detent.surfaces.http.connection").Protocol
         need_fit(found)
     except Exception as why:
-        told = "uvicorn %s is not as we know it (%s: %s): it serves with slower connections"
+        told = "uvicorn %s is not as we know it (%s: %s): it serves with slower connections,"
+        told += " and clients without a key can fill its memory: install another uvicorn"
         _log.warning(told, uvicorn.__version__, type(why).__name__, why)
         return "auto"
     return found

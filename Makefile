@@ -23,7 +23,7 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
 PROBE := import sys, venv$(if $(UV),,; import ensurepip); sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help run test campaign cover test-fast check bench docs generate format mutate lock clean
+.PHONY: help run test campaign cover snapshots test-fast check bench docs generate format mutate lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ campaign: $(READY) ## run what takes minutes: fleets that are killed at random, 
 
 cover: $(READY) ## run all tests and say which lines none of them reached (twice the time)
 	@$(BIN)/python -m pytest -q -n 2 -m "not campaign" --cov
+
+snapshots: $(READY) ## accept what has changed for users, clients and stored data (tests/outside)
+	@$(BIN)/python -m pytest -q tests/outside --write $(ARGS)
 
 test-fast: $(READY) ## run the tests that take no time
 	@$(BIN)/python -m pytest -q -m "not slow and not campaign" $(if $(ARGS),$(ARGS),-n 2)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from detent.lifecycle import MACHINES
-from detent.lifecycle.diagram import to_svg
+from detent.lifecycle.diagram import lifecycle_svg
 from tools.error_page import error_page
 from tools.machine_pages import machine_page
 from tools.markdown import GENERATED
@@ -68,7 +68,7 @@ def _left_over(root: Path, texts: dict[str, str]) -> list[str]:
 
 
 def _picture(name: str) -> str:
-    return f"{to_svg(MACHINES[name]).rstrip()}\n<!-- {GENERATED} -->\n"
+    return f"{lifecycle_svg(MACHINES[name]).rstrip()}\n<!-- {GENERATED} -->\n"
 
 
 def _read(file: Path) -> str | None:

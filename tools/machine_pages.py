@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
+from collections.abc import Sequence
+
 from detent.lifecycle import Machine
-from detent.lifecycle.diagram import table, to_mermaid
+from detent.lifecycle.diagram import lifecycle_mermaid
 from tools.markdown import code, codes, grid, page, section
 
 __all__ = ["machine_page"]
@@ -29,7 +32,7 @@ def machine_page(machine: Machine) -> str:
     ]
     if machine.causes:
         blocks.append(section("Causes", _CAUSES_NOTE, f"{codes(machine.causes)}\n"))
-    mermaid = f"```mermaid\n{to_mermaid(machine)}```\n"
+    mermaid = f"```mermaid\n{lifecycle_mermaid(machine)}```\n"
     blocks.append(section("Mermaid", _MERMAID_NOTE, mermaid))
     return page(f"{name.capitalize()} lifecycle", *blocks)
 
@@ -47,8 +50,38 @@ def _states(machine: Machine) -> str:
 
 
 def _moves(machine: Machine) -> list[str]:
-    """The tables of the machine come as one text, separated by blank lines, in this order."""
-    wanted = (("Transitions", True), ("Amendments", machine.amendments), ("Guards", machine.guards))
-    titles = [title for title, present in wanted if present]
-    tables = table(machine).rstrip("\n").split("\n\n")
-    return [section(title, f"{text}\n") for title, text in zip(titles, tables, strict=True)]
+    """Return a section for the edges, and for amendments and guards where there are any."""
+    edges = [
+        (
+            codes(source or "(new)" for source in edge.sources),
+            code(edge.event),
+            code(edge.target),
+            ", ".join(edge.actors),
+            codes(edge.guards),
+            _plain(edge.meaning),
+        )
+        for edge in machine.edges
+    ]
+    amendments = [
+        (
+            codes(one.states),
+            code(one.event),
+            ", ".join(one.actors),
+            codes(one.guards),
+            _plain(one.meaning),
+        )
+        for one in machine.amendments
+    ]
+    guards = [(code(guard.name), _plain(guard.meaning)) for guard in machine.guards]
+    tables: list[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]] = [
+        ("Transitions", ("from", "event", "to", "who", "guards", "meaning"), edges),
+        ("Amendments", ("in", "amendment", "who", "guards", "meaning"), amendments),
+        ("Guards", ("guard", "holds when"), guards),
+    ]
+    return [section(title, grid(head, rows)) for title, head, rows in tables if rows]
+
+
+def _plain(text: str) -> str:
+    """Return text that is never taken for markup."""
+    escaped = html.escape(text, quote=False)
+    return "".join(f"\\{char}" if char in "\\|`*_[]" else char for char in escaped)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detent.lifecycle.job.matrix import Cell, matrix
 from detent.lifecycle.profile import PROFILES, Deadlines, Profile
+from tools.command_matrix import Cell, matrix
 from tools.markdown import code, codes, grid, page, section
 
 __all__ = ["profile_page"]

@@ -7,24 +7,21 @@ from detent.lifecycle.profile import Delivery
 from detent.lifecycle.views import (
     CATEGORIES,
     DEFAULT_PRIORITY,
-    FOREIGN_WORDS,
     JOBNIK_PRIORITIES,
     OJS_PRIORITIES,
     OJS_WORKFLOW_WORDS,
     OLD_NAMES,
-    SHAPES,
     STAGE_WORDS,
     TELEMETRY,
     VIEWS,
     WORKFLOW_WORDS,
     Extension,
-    Shape,
     View,
     ViewName,
-    foreign_word,
 )
 from detent.lifecycle.views.table import EVERY_DELIVERY, EVERY_PROFILE
 from tools.markdown import code, codes, grid, page, section
+from tools.view_names import FOREIGN_WORDS, SHAPES, Shape
 
 __all__ = ["view_page"]
 
@@ -174,7 +171,7 @@ def _foreign() -> str:
 
 
 def _foreign_cell(system: str, state: str) -> str:
-    word = foreign_word(system, state)
+    word = FOREIGN_WORDS[system].get(state)
     return _NONE if word is None else code(word)
 
 

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from detent.lifecycle import MACHINES
-from detent.lifecycle.diagram import to_mermaid
+from detent.lifecycle.diagram import lifecycle_mermaid
 
 SVG = "{http://www.w3.org/2000/svg}"
 _QUIET = {"COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "PYTHONIOENCODING", "TERM"}
@@ -144,7 +144,7 @@ def test_a_table_lists_every_edge_and_amendment(name: str) -> None:
 def test_mermaid_is_exactly_the_diagram(name: str) -> None:
     text = said("lifecycle", name, "--format", "mermaid")
     assert text.startswith("stateDiagram-v2\n")
-    assert text == to_mermaid(MACHINES[name])
+    assert text == lifecycle_mermaid(MACHINES[name])
 
 
 @pytest.mark.parametrize("name", MACHINES)

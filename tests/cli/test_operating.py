@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree as ET
+
 import pytest
 
 from detent.cli.config import settings
@@ -183,6 +185,17 @@ def test_a_workflow_is_drawn_and_a_gate_put_before_a_step(desk: Desk) -> None:
     assert desk.data("workflow", "approve", flow, "build")["answer"] == "accepted"
     assert desk.data("workflow", "tree", flow)["percentage"] == 50
     assert desk.run("workflow", "wait", flow, "build").code == 1
+    picture = ET.fromstring(desk.said("workflow", "tree", flow, "--format", "svg"))  # noqa: S314 - our own text
+    nodes = {
+        one.get("data-node"): one.get("class", "")
+        for one in picture.iter()
+        if "data-node" in one.attrib
+    }
+    assert list(nodes) == ["build", "deploy"]
+    assert "state-waiting" in nodes["deploy"]
+    [edge] = [one for one in picture.iter() if "data-source" in one.attrib]
+    assert (edge.get("data-source"), edge.get("data-target")) == ("build", "deploy")
+    assert desk.run("workflow", "tree", flow, "--format", "svg", "--json").code == 2
 
 
 def test_workflows_are_listed_page_by_page(desk: Desk) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Protocol, TypeVar
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -21,7 +22,7 @@ from detent.cli.workerlogs import Followed
 from detent.engine.engine import Engine
 from detent.lifecycle.worker import Birth
 from detent.runtime.process.rotation import Files
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.tree import Tree
@@ -173,7 +174,7 @@ def test_a_command_waits_for_the_modules_of_no_other() -> None:
 async def killed(journal: Journal) -> None:
     """An instance of which the stacks are kept."""
 
-    async def nothing(_: Work) -> None: ...
+    async def nothing(_: WorkerContext) -> None: ...
 
     Live(Tree(journal), Birth("i-1", "worker-1"), FunctionBody(nothing), "function")
     journal.keep_dump("i-1", "Thread 1:\n  in handler\n")
@@ -226,8 +227,9 @@ def test_workers_are_drawn(store: str) -> None:
     assert (mermaid.code, mermaid.said.splitlines()[0]) == (0, "graph TD")
     assert "worker-2" in mermaid.said
     svg = detent("workers", "tree", "--format", "svg", "--store", store).said
-    assert svg.startswith("<svg ")
-    assert "worker-2" in svg
+    boxes = [one for one in ET.fromstring(svg).iter() if "data-node" in one.attrib]  # noqa: S314 - our own text
+    assert ["".join(one.itertext()).count("alive") > 0 for one in boxes].count(True) == 2
+    assert (svg.count('class="edge"'), svg.count(">worker-2<")) == (2, 1)
     both = detent("workers", "tree", "--format", "svg", "--json", "--store", store)
     assert (both.code, both.said) == (2, "")
 

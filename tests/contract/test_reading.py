@@ -12,8 +12,19 @@ from msgspec.structs import replace
 
 from detent.lifecycle import job as j
 from detent.lifecycle import workflow as w
-from detent.stores.api import Body, Counted, Glancing, Key, Line, Rejected, key_of
+from detent.stores.api import (
+    Body,
+    Counted,
+    Failure,
+    Glancing,
+    Key,
+    Line,
+    Note,
+    Rejected,
+    key_of,
+)
 from detent.stores.select import FIRST_PAGE, Filter, Only, Page
+from detent.stores.shapes import head_of
 from tests.contract.making import SECOND, USER, WORKER
 from tests.contract.world import World
 
@@ -26,6 +37,28 @@ async def test_records_are_answered_in_the_order_of_the_keys(world: World) -> No
     found = await world.store.get(keys)
     assert [stored and stored.job for stored in found] == [two, None, one, two]
     assert list(await world.store.get([])) == []
+
+
+async def test_heads_are_records_without_what_may_be_large(world: World) -> None:
+    store = world.store
+    for _ in range(2):
+        await world.push(body=Body("a", '["large"]', '{"m":"large"}', ("x",), key="k"))
+    done, failed = [stored.job for stored in await world.claim(2)]
+    note = Note(world.now, 1, 50, "half")
+    await store.note([(key_of(done), done.lease or "", note)], now=world.now)
+    saved = {"lease": done.lease, "checkpoint": '"large"'}
+    done = await world.do(done, j.Checkpoint(lease=done.lease, digest="d"), WORKER, store=saved)
+    await world.complete(done, result='"large"')
+    failure = Failure(1, world.now, "boom", "it broke", "t", '{"a":"large"}', "large")
+    told = {"lease": failed.lease, "failure": failure}
+    await world.do(failed, j.Fail(lease=failed.lease, code="boom"), WORKER, store=told)
+    keys = [key_of(failed), ("", "none"), key_of(done), key_of(failed), ("t", "nul \0")]
+    heads = list(await store.heads(keys))
+    assert heads == [one and head_of(one) for one in await store.get(keys)]
+    assert heads[0] is not None
+    assert heads[0].failures == (replace(failure, details=None, backtrace=None),)
+    assert "large" not in repr(heads)
+    assert list(await store.heads([])) == []
 
 
 async def test_runs_that_need_a_look_are_seen_at_a_glance(world: World) -> None:

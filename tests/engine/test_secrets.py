@@ -256,7 +256,7 @@ async def test_jobs_that_come_together_are_locked_by_what_was_declared(world: Wo
     engine = Engine(world.store, secrets=ring())
     await engine.declared.tell({"pay": ("kwargs.card.number",)})
     await engine.enqueue_together([Ask(type="pay", payload=PAYLOAD)], USER)
-    await engine.enter(Ask(type="pay", payload=PAYLOAD), USER, Entry(USER, ()))
+    await engine.enter(Ask(type="pay", payload=PAYLOAD), USER, Entry(()))
     for claimed in await world.claim(2):
         assert "4111" not in claimed.body.payload
     with pytest.raises(BadArguments, match="by name"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from detent import Detent
 from detent.app.fleet.shipping import Shipping
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.supervisor import Supervisor
@@ -15,7 +15,7 @@ from detent.runtime.supervisor.tree import Tree
 from tests.waiting import until
 
 
-async def _forever(_: Work) -> None:
+async def _forever(_: WorkerContext) -> None:
     await asyncio.Event().wait()
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from detent.lifecycle import job as j
 from detent.lifecycle.event import Charge
-from detent.lifecycle.job.matrix import Cell, matrix
 from detent.lifecycle.profile import (
     CANCEL_GRACE_US,
     HEARTBEAT_LEASE_US,
@@ -23,6 +22,7 @@ from detent.lifecycle.profile import (
     ProfileName,
     Surface,
 )
+from tools.command_matrix import Cell, matrix
 
 GOLDEN = "dc6ca2b60688600716893f389c4ede7dc5a6f286008c463f49fb7fb1348258a6"
 

@@ -9,7 +9,7 @@ import pytest
 
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Actor
-from detent.lifecycle.views import CATEGORIES, NEW_NAMES, OLD_NAMES, TELEMETRY, Category, category
+from detent.lifecycle.views import CATEGORIES, TELEMETRY, Category, category
 from detent.lifecycle.views.telemetry import About, telemetry
 
 ABOUT = About("BUILD", "user_1", {1: ("BAD_ASSET", "a.png")})
@@ -157,9 +157,7 @@ def test_every_category_has_a_code_and_other_codes_are_the_engines() -> None:
     assert category("ENGINE_DISCONNECTED", started=True) is Category.SYSTEM
 
 
-def test_old_records_are_read_under_their_new_names() -> None:
-    assert (NEW_NAMES["started"], NEW_NAMES["finished"]) == ("running", "completed")
-    assert [OLD_NAMES[NEW_NAMES[old]] for old in OLD_NAMES.values()] == list(OLD_NAMES.values())
+def test_what_is_told_has_the_names_of_the_protocol() -> None:
     assert {"JOB_QUEUED", "JOB_DISPATCHED", "JOB_RUNNING", "JOB_COMPLETED", "JOB_FAILED"} <= set(
         TELEMETRY.values()
     )

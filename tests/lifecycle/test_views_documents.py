@@ -18,13 +18,10 @@ from detent.lifecycle.views import (
     CANCELLED_CODE,
     CATEGORIES,
     DEFAULT_PRIORITY,
-    FOREIGN_WORDS,
     JOBNIK_PRIORITIES,
-    NEW_NAMES,
     OJS_PRIORITIES,
     OJS_WORKFLOW_WORDS,
     OLD_NAMES,
-    SHAPES,
     STAGE_WORDS,
     SUMMARY_KEYS,
     TELEMETRY,
@@ -37,8 +34,6 @@ from detent.lifecycle.views import (
     as_args,
     as_object,
     category,
-    foreign_word,
-    slot,
     view,
 )
 from detent.lifecycle.workflow import bucket, delta
@@ -65,6 +60,7 @@ from tests.lifecycle.making import (
     take,
     ticked,
 )
+from tools.view_names import FOREIGN_WORDS, SHAPES
 
 S = j.JobState
 LATER = NOW + 100 * SECOND
@@ -479,14 +475,13 @@ def test_engine_an_offer_never_confirmed_names_no_engine_and_no_start() -> None:
     assert not {"engineId", "startedAt"} & set(engine(job).fields)
 
 
-def test_engine_old_names_in_both_directions() -> None:
-    assert NEW_NAMES == {
+def test_engine_old_names() -> None:
+    assert OLD_NAMES == {
         "queued": "queued",
-        "started": "running",
-        "finished": "completed",
+        "running": "started",
+        "completed": "finished",
         "failed": "failed",
     }
-    assert all(NEW_NAMES[old] == new for new, old in OLD_NAMES.items())
     assert set(OLD_NAMES) == {row.word for row in VIEWS["engine"].words} - {"dispatched"}
 
 
@@ -642,7 +637,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize(("system", "words"), FOREIGN.items())
 def test_what_another_system_calls_each_of_our_states(system: str, words: str) -> None:
-    assert [foreign_word(system, state) or "-" for state in S] == words.split()
+    assert [FOREIGN_WORDS[system].get(state, "-") for state in S] == words.split()
 
 
 def test_no_other_systems_are_listed() -> None:
@@ -661,7 +656,8 @@ def test_no_other_systems_are_listed() -> None:
     ],
 )
 def test_where_each_document_puts_it(thing: str, names: tuple[str | None, ...]) -> None:
-    slots = [slot(thing, name) for name in ViewName]
+    [shape] = [shape for shape in SHAPES if shape.thing == thing]
+    slots = [shape.slot(name) for name in ViewName]
     assert tuple(found and found.name for found in slots) == names
 
 

@@ -1,4 +1,4 @@
-"""Somebody who follows events: over SSE, frame by frame, or over a WebSocket."""
+"""Somebody who follows events over SSE, frame by frame."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import http.client
 import json
 from collections.abc import Iterator
 from typing import Any
-
-from websockets.sync.client import ClientConnection
 
 from tests.surfaces.server import Running
 
@@ -34,9 +32,3 @@ class Stream:
     def close(self) -> None:
         self.answer.close()
         self._connection.close()
-
-
-def talk(socket: ClientConnection, said: dict[str, Any]) -> Any:
-    """What is answered."""
-    socket.send(json.dumps(said))
-    return json.loads(socket.recv(20))

@@ -240,13 +240,18 @@ def test_schemas_are_registered_over_http_and_by_programs(yard: Yard) -> None:
     yard.submit(kind, payload={"asset": "x"}, deadlines={"queued": 50})
     listed = yard.ask("GET", "/engine/types").ok()["jobTypes"]
     assert {"jobType": kind, "schema": SCHEMA} in listed
-    for bad in ({"schema": {"pattern": "x"}}, {"schema": 5}, {}, b"{"):
-        error = yard.ask("PUT", f"/engine/types/{kind}", bad).ok(400)["error"]
-        assert error["field"] == "schema"
+    for bad, status, path in (
+        ({"schema": {"properties": {"a": {"type": [{}]}}}}, 422, "$.properties.a.type"),
+        ({"schema": 5}, 422, "$"),
+        ({}, 400, None),
+        (b"{", 400, None),
+    ):
+        error = yard.ask("PUT", f"/engine/types/{kind}", bad).ok(status)["error"]
+        assert (error["field"], error.get("path")) == ("schema", path)
     yard.ask("PUT", f"/engine/types/{kind}", {"schema": {"type": "object"}}).ok()
     yard.submit(kind, deadlines={"queued": 50})
-    with pytest.raises(BadOption, match="pattern"):
-        Detent("memory:").engine_type("X", {"pattern": "(a+)+"})
+    with pytest.raises(BadOption, match=r"X: .* \$.pattern: "):
+        Detent("memory:").engine_type("X", {"pattern": "(a"})
 
 
 def test_deadlines_of_a_queue_hold_where_the_job_names_none(yard: Yard) -> None:

@@ -53,7 +53,9 @@ def test_a_store_that_is_away_is_told_by_all_and_comes_back(postgres: Server) ->
                 rest.refused(one, 503, "SERVICE_UNAVAILABLE")
             pushed = client.post("/jobs", {"type": "a", "args": []})
             assert pushed.error(503, "unavailable")["retryable"] is True
-            assert client.get("/health").status == 503
+            plain, sdk = client.get("/health"), client.get("/health", OJS_Version="1.0")
+            backends = [one.body["backend"]["status"] for one in (plain, sdk)]
+            assert (plain.status, backends) == (503, ["unhealthy", "disconnected"])
             told = [*away, pushed]
             # Its clients ask again at once when they hear 503, so they hear 500.
             for one in (rest.get("/engine/types"), rest.post("/engine/jobs", {"jobType": "A"})):

@@ -13,8 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
+from detent import stores
 from detent.engine.access import OPEN_TO_ALL, Scope
-from detent.errors import BadOption, OpenToAll, UnknownKey
+from detent.engine.engine import Engine
+from detent.errors import BadOption, OpenToAll, StoreClosed, UnknownKey
 from detent.surfaces.http.exchange import Settings
 from detent.surfaces.http.gate import LOOPBACK, Gate
 from detent.surfaces.http.problems import Problem, problem_of
@@ -312,3 +314,14 @@ def test_a_stop_ends_those_who_wait(tmp_path: Path) -> None:
         waiting.join()
     client.close()
     assert found == [0]
+
+
+async def test_what_cannot_be_the_id_of_a_key_is_not_looked_up(tmp_path: Path) -> None:
+    """Answers about keys are remembered, so strangers must not choose what is."""
+    async with stores.open(f"sqlite:///{tmp_path}/detent.db") as store, Engine(store) as engine:
+        access = engine.access
+    # The store is closed: asking it would be an error.
+    for text in (f"dtk_{'x' * 30_000}_y", "dtk_x_y", "dtk__", "other"):
+        assert await access.principal(text) is None
+    with pytest.raises(StoreClosed):
+        await access.principal(f"dtk_{'0' * 18}_y")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
 
-from tests.surfaces.server import Client, Running, eventually
+from tests.surfaces.server import Client, eventually
 
 
 def test_jobs_have_what_their_queue_says_unless_they_say_it(client: Client) -> None:
@@ -83,7 +82,7 @@ def test_what_is_only_kept_is_named(client: Client) -> None:
         {"backpressure": {"max_depth": 1, "warning_threshold": "x"}},
         {"backpressure": {"max_depth": 1, "warning_threshold": 10**400}},
         {"backpressure": {"strategy": []}},
-        {"backpressure": {"strategy": "drop_oldest", "max_depth": 1_001}},
+        {"backpressure": {"strategy": "burn"}},
         {"concurrency": True},
         {"visibility_timeout": "soon"},
         {"default_timeout": -1},
@@ -98,7 +97,6 @@ def test_what_is_only_kept_is_named(client: Client) -> None:
         {"dead_letter_queue": 5},
         {"backpressure": {"max_size_bytes": 0}},
         {"backpressure": {"max_size_bytes": True}},
-        {"backpressure": {"max_size_bytes": 9, "strategy": "drop_oldest"}},
         {"rate_limit": {"limit": 5, "on_limit": "drop"}},
     ],
 )
@@ -107,32 +105,16 @@ def test_settings_that_cannot_be(client: Client, config: dict[str, Any]) -> None
     assert client.push("a", queue="q")["max_attempts"] == 3
 
 
-def test_a_full_queue_lets_the_oldest_go(client: Client) -> None:
-    client.put(
-        "/admin/queues/q/config", {"backpressure": {"max_depth": 2, "strategy": "drop_oldest"}}
-    ).ok()
-    first, second, third = (client.push("a", number, queue="q")["id"] for number in range(3))
-    told = client.job(first)
-    assert (told["state"], "discarded_at" in told) == ("discarded", True)
-    assert [one["id"] for one in client.fetch("q", count=5)] == [second, third]
-    # Those that run are not let go for others.
-    body = {"type": "a", "args": [], "options": {"queue": "q"}}
-    client.post("/jobs", body).error(429, "QUEUE_FULL")
-
-
-def test_a_full_queue_keeps_waiting_until_there_is_room(client: Client, server: Running) -> None:
-    config = {"backpressure": {"max_depth": 1, "strategy": "block"}}
-    client.put("/admin/queues/q/config", config).ok()
-    client.push("a", queue="q")
-    [job] = client.fetch("q")
-    other = Client(server.port)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(other.push, "b", queue="q")
-        wait([waiting], 0.3)
-        assert not waiting.done()
-        client.ack(job)
-        assert waiting.result(10)["type"] == "b"
-    other.close()
+@pytest.mark.parametrize("strategy", ["block", "drop_oldest"])
+def test_strategies_of_full_queues_other_than_reject_are_refused(
+    client: Client, strategy: str
+) -> None:
+    for queue in ("q", "_default"):
+        told = {"backpressure": {"max_depth": 2, "strategy": strategy}}
+        error = client.put(f"/admin/queues/{queue}/config", told).error(422, "unsupported")
+        assert error["details"]["field"] == "backpressure.strategy"
+        assert (f"'{strategy}'" in error["message"], "'reject'" in error["message"]) == (True, True)
+        assert client.get(f"/admin/queues/{queue}/config").ok()["config"] == {}
 
 
 def test_what_is_set_about_all_queues_holds_where_a_queue_says_nothing(client: Client) -> None:
@@ -172,17 +154,6 @@ def test_a_queue_holds_only_so_many_bytes(client: Client) -> None:
     assert error.error(429, "QUEUE_FULL")["details"]["size_bytes"] == 88
 
 
-def test_the_oldest_go_for_bytes_too(client: Client) -> None:
-    bound = {"max_depth": 10, "max_size_bytes": 100, "strategy": "drop_oldest"}
-    client.put("/admin/queues/q/config", {"backpressure": bound}).ok()
-    ids = [client.push("a", "x" * 20, queue="q")["id"] for _ in range(4)]
-    last = client.push("a", "x" * 44, queue="q")["id"]
-    states = [client.job(name)["state"] for name in (*ids, last)]
-    assert states == ["discarded", "discarded", "available", "available", "available"]
-    body = {"type": "a", "args": ["x" * 200], "options": {"queue": "q"}}
-    client.post("/jobs", body).error(429, "QUEUE_FULL")
-
-
 def test_a_queue_keeps_its_dead_letters_under_a_name(client: Client) -> None:
     client.put("/admin/queues/q/config", {"dead_letter_queue": "letters"}).ok()
     job = client.push("a", queue="q", retry={"max_attempts": 1})
@@ -216,8 +187,6 @@ def test_a_queue_that_drains_takes_no_new_jobs(client: Client) -> None:
     client.post("/jobs/batch", {"jobs": [body]}).error(409, "conflict")
     client.post("/workflows", {"type": "chain", "steps": [body]}).error(409, "conflict")
     client.post(f"/dead-letter/{letter['id']}/retry").error(409, "conflict")
-    move = {"strategy": "move", "target": "q"}
-    client.delete("/queues/other", move).error(409, "conflict")
     assert client.get("/queues/q").ok()["queue"]["status"] == "draining"
     assert client.get("/admin/queues/q").ok()["state"] == "draining"
     [job] = client.fetch("q")

@@ -76,6 +76,29 @@ def test_a_job_says_whose_it_is_or_nothing(client: Client) -> None:
         client.post("/jobs", mine, X_OJS_Tenant="other").error(400, "invalid_request")
 
 
+def test_the_metadata_of_a_job_names_its_tenant(client: Client) -> None:
+    plain, acme = Client(client.port), Client(client.port, X_OJS_Tenant="acme")
+    # The third of a kind is answered from a text with blanks.
+    for number in range(4):
+        assert acme.push("a", number)["meta"] == {"tenant_id": "acme"}
+        assert plain.push("a", number)["meta"] == {}
+    [job] = acme.fetch()
+    assert job["meta"] == {"tenant_id": "acme"}
+    assert acme.job(job["id"])["meta"] == {"tenant_id": "acme"}
+    told = {"type": "a", "args": [], "meta": {"tenant_id": "acme", "b": 1}}
+    assert acme.post("/jobs", told).ok(201)["job"]["meta"] == told["meta"]
+    slash = Client(client.port, X_OJS_Tenant="acme/eu")
+    assert slash.push("a")["meta"] == {"tenant_id": "acme/eu"}
+    slash.post("/jobs", told).error(400, "invalid_request")
+    step = {"type": "b", "args": [], "options": {"queue": "flow"}}
+    acme.post("/workflows", {"type": "chain", "steps": [step, step]}).ok(201)
+    acme.ack(acme.fetch("flow")[0], 7)
+    [second] = eventually(lambda: acme.fetch("flow"))
+    assert second["meta"] == {"tenant_id": "acme", "parent_results": [7]}
+    for one in (plain, acme, slash):
+        one.close()
+
+
 def test_a_limit_tells_how_much_it_lets_through(client: Client) -> None:
     limit = {"key": "mail", "concurrency": 2}
     for _ in range(4):

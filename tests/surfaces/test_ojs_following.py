@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
-from websockets.sync.client import connect
-
 from tests.surfaces.server import Client, Running, eventually
-from tests.surfaces.streams import Stream, talk
+from tests.surfaces.streams import Stream
 
 STRANGE = ("evt_0199f0aa-1111-7abc-8def-0123456789ab", "garbage", "9" * 30)
 
@@ -22,10 +19,6 @@ def test_who_has_seen_what_is_no_event_here_is_told_so(client: Client, server: R
         name, data, _ = next(stream.frames())
         assert (name, data["channel"], data["gap_start"]) == ("system.gap", "queue:q", seen)
         stream.close()
-    with connect(f"ws://127.0.0.1:{server.port}/ojs/v1/ws") as socket:
-        asked = {"action": "resume", "channel": "all", "last_event_id": STRANGE[0]}
-        assert talk(socket, asked)["type"] == "subscribed"
-        assert json.loads(socket.recv(20))["code"] == "unknown_event_id"
 
 
 def test_who_comes_back_hears_each_event_once(client: Client, server: Running) -> None:
@@ -44,10 +37,39 @@ def test_who_comes_back_hears_each_event_once(client: Client, server: Running) -
             break
     stream.close()
     assert len(heard) == len(set(heard)) == 21
-    with connect(f"ws://127.0.0.1:{server.port}/ojs/v1/ws") as socket:
-        asked = {"action": "resume", "channel": "queue:q", "event_types": ["job.enqueued"]}
-        talk(socket, {**asked, "last_event_id": first})
-        assert [json.loads(socket.recv(20))["id"] for _ in heard] == heard
+    again = Stream(server, path, **{"Last-Event-ID": first})
+    frames = again.frames()
+    assert [next(frames)[2] for _ in heard] == heard
+    again.close()
+
+
+def test_each_of_several_events_of_one_move_can_be_the_last_that_was_seen(
+    client: Client, server: Running
+) -> None:
+    client.push("a", queue="q", retry={"initial_interval": "PT1H"})
+    first = eventually(lambda: client.get("/events").ok()["events"])[0]["id"]
+    stream = Stream(server, "/queues/q/events", **{"Last-Event-ID": first})
+    client.nack(client.fetch("q")[0])
+    frames = stream.frames()
+    heard = [(name, seen) for name, _, seen in (next(frames) for _ in range(5))]
+    stream.close()
+    assert [name for name, _ in heard] == [
+        "job.state_changed",
+        "job.started",
+        "job.state_changed",
+        "job.failed",
+        "job.retrying",
+    ]
+    ids = [seen for _, seen in heard]
+    assert len(set(ids)) == len(ids)
+    for number, seen in enumerate(ids[:-1], start=1):
+        again = Stream(server, "/queues/q/events", **{"Last-Event-ID": seen})
+        rest = again.frames()
+        assert [next(rest)[2] for _ in ids[number:]] == ids[number:]
+        again.close()
+    polled = client.get(f"/events?after={ids[3]}").ok()["events"]
+    assert [one["id"] for one in polled] == ids[4:]
+    assert client.get(f"/events?after={ids[4]}").ok()["events"] == []
 
 
 def test_how_far_a_job_is_is_told_to_those_who_follow_it(client: Client, server: Running) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from detent import stores
-from detent.engine.access import Principal
+from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.engine import Engine
 from detent.errors import DetentError
+from detent.surfaces.http.caller import CallerRules, caller_of
 from detent.surfaces.http.exchange import Call, Settings
 from detent.surfaces.http.problems import Problem, problem_of
 from detent.surfaces.http.service import Service
@@ -54,7 +55,8 @@ def a_call(text: str, who: Principal | None = None, path: str = "/jobs", **heade
     told = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
     call = Call({"method": "POST", "headers": told}, f"/ojs/v1{path}", "req_1")
     call.body = text.encode()
-    call.who = who or call.who
+    rules = CallerRules("ojs", "X-OJS-Tenant")
+    call.caller = caller_of(who or OPEN_TO_ALL, call.header("x-ojs-tenant"), rules)
     return call
 
 
@@ -73,7 +75,7 @@ async def pushed(ojs: OjsSurface, call: Call) -> tuple[str, ...]:
         return str(found.status), found.code, found.message
     job_id = json.loads(reply.body)["job"]["id"]
     assert reply.headers[0] == ("location", f"/ojs/v1/jobs/{job_id}")
-    key, store = (ojs.desk.tenant(call), job_id), ojs.desk.engine.store
+    key, store = (call.caller.tenant, job_id), ojs.desk.engine.store
     [stored] = await store.get([key])
     told = (reply.body.decode(), repr(stored), repr(await store.history(key)))
     assert job_id in told[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.surfaces.server import Client
 
 
@@ -48,19 +50,27 @@ def test_many_jobs_by_their_names_or_by_what_they_are(client: Client) -> None:
     assert told["succeeded"] == 2
 
 
-def test_in_maintenance_no_jobs_are_handed_out(client: Client) -> None:
-    path = "/admin/system/maintenance"
-    assert client.get(path).ok()["maintenance"] is False
-    told = client.post(path, {"enabled": True, "reason": "a new disk"}).ok()
-    assert (told["maintenance"], told["reason"]) == (True, "a new disk")
-    client.push("a")
-    assert client.fetch() == []
-    assert client.get(path).ok()["since"] == told["since"]
-    client.post(path, {}).error(400, "invalid_request")
-    client.post(path, {"enabled": "yes"}).error(400, "invalid_request")
-    client.post(path, {"maintenance": False}).ok()
-    assert len(client.fetch()) == 1
+def test_the_limits_of_the_server_are_told(client: Client) -> None:
     assert client.get("/admin/system/config").ok()["limits"]["max_batch_size"] == 1_000
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/admin/stats/history"),
+        ("GET", "/admin/system/maintenance"),
+        ("POST", "/admin/system/maintenance"),
+        ("GET", "/dead-letter/replay-rules"),
+        ("PUT", "/dead-letter/replay-rules/twice"),
+        ("DELETE", "/dead-letter/replay-rules/twice"),
+        ("GET", "/ws"),
+    ],
+)
+def test_operations_of_the_specification_that_are_not_here(
+    client: Client, method: str, path: str
+) -> None:
+    client.ask(method, path, {} if method in ("POST", "PUT") else None).error(404, "not_found")
+    assert f"/ojs/v1{path}" not in client.get("/ojs/manifest").ok()["endpoints"].values()
 
 
 def test_a_pool_names_queues_and_how_they_are_chosen(client: Client) -> None:

@@ -160,6 +160,10 @@ def test_schedules(client: Client) -> None:
     assert (cron["run_count"], cron["last_run_at"]) == (0, None)
     assert cron["next_run_at"].endswith("15:00:00.000Z")
     assert cron["job_template"]["args"] == [1]
+    # The HTTP binding has the job beside the times.
+    assert {name: cron[name] for name in cron["job_template"]} == cron["job_template"]
+    assert (cron["type"], cron["args"], cron["options"]["queue"]) == ("a.b", [1], "q")
+    assert cron["status"] == "active"
     client.post("/cron", CRON).ok(200)
     flat = {"name": "flat", "cron": "*/5 * * * *", "type": "a", "args": []}
     client.post("/cron", {**flat, "enabled": False}).ok(201)
@@ -167,6 +171,7 @@ def test_schedules(client: Client) -> None:
     assert [one["name"] for one in found["crons"]] == ["flat", "nightly.1"]
     assert found["cron_jobs"] == found["crons"]
     assert client.get("/cron/flat").ok()["cron"]["next_run_at"] is None
+    assert client.get("/cron/flat").ok()["cron_job"]["status"] == "paused"
     assert client.ask("PATCH", "/cron/flat", {"enabled": True}).ok()["cron"]["next_run_at"]
     client.ask("PATCH", "/cron/flat", {}).error(400, "invalid_request")
     fired = client.post("/cron/nightly.1/trigger").ok()

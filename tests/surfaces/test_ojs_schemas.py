@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote
 
-import pytest
-
-from detent.engine.json_schema import STEPS_MAX, faults, unfit
 from tests.surfaces.server import Client, eventually
 
 OBJECT = {
@@ -16,64 +12,6 @@ OBJECT = {
     "required": ["n"],
     "additionalProperties": False,
 }
-
-
-@pytest.mark.parametrize(
-    ("schema", "value", "fits"),
-    [
-        (True, 1, True),
-        (False, 1, False),
-        ({}, None, True),
-        ({"type": "integer"}, 2.0, True),
-        ({"type": "integer"}, True, False),
-        ({"type": ["null", "string"]}, None, True),
-        ({"type": "number"}, "1", False),
-        ({"enum": [1, "a"]}, True, False),
-        ({"const": 1}, 1, True),
-        ({"multipleOf": 2}, 3, False),
-        ({"exclusiveMinimum": 1}, 1, False),
-        ({"exclusiveMaximum": 1}, 0.5, True),
-        ({"minLength": 2}, "a", False),
-        ({"minItems": 1, "maxItems": 2}, [], False),
-        ({"minProperties": 1}, {}, False),
-        ({"items": {"type": "string"}}, ["a", 1], False),
-        ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], True),
-        ({"prefixItems": [{"type": "string"}], "items": False}, ["a", 1], False),
-        (OBJECT, {"n": 1, "s": "abc"}, True),
-        (OBJECT, {"s": "a"}, False),
-        (OBJECT, {"n": 1, "x": 1}, False),
-        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, 3, False),
-        ({"anyOf": [{"type": "string"}, {"minimum": 2}]}, 1, False),
-        ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, False),
-        ({"not": {"type": "string"}}, "a", False),
-        ({"$defs": {"a/b": {"type": "string"}}, "$ref": "#/$defs/a~1b"}, 1, False),
-        ({"$ref": "#/$defs/none"}, 1, False),
-        ({"items": {"$ref": "#"}, "type": "array"}, [[[]]], True),
-    ],
-)
-def test_what_fits(schema: Any, value: Any, fits: bool) -> None:
-    assert (next(faults(schema, value), None) is None) is fits
-
-
-def test_what_would_never_end_ends() -> None:
-    endless = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
-    assert "too much" in "".join(faults(endless, 1)) or next(faults(endless, 1))
-    assert STEPS_MAX > 1_000
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"pattern": "a*"},
-        {"properties": {"a": {"$ref": "https://x.example/s"}}},
-        {"properties": []},
-        {"anyOf": [{"required": "a"}]},
-        {"minLength": "1"},
-    ],
-)
-def test_what_cannot_be_checked_is_refused(client: Client, schema: Any) -> None:
-    assert unfit(schema) is not None
-    client.put("/admin/schemas/a/1", {"schema": schema}).error(422, "unsupported")
 
 
 def test_versions_of_a_type(client: Client) -> None:
@@ -88,7 +26,10 @@ def test_versions_of_a_type(client: Client) -> None:
     assert client.get(f"{path}/1").ok()["schema"] == {}
     assert client.get(f"{path}/versions").ok()["versions"] == [1, 10]
     bad = {"type": "mail.send", "args": [{"n": 0}]}
-    client.post("/jobs", bad).error(400, "schema_validation")
+    assert (
+        "$.n: the value is less than"
+        in client.post("/jobs", bad).error(400, "schema_validation")["message"]
+    )
     client.post("/jobs", {"type": "mail.send", "args": []}).error(400, "schema_validation")
     client.post("/jobs/batch", {"jobs": [bad]}).error(400, "schema_validation")
     client.push("mail.send", {"n": 1})

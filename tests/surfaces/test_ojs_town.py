@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.surfaces.town import PUSHERS, Town, Watch, job, statuses
+from tests.surfaces.town import PUSHERS, Town, job, statuses
 
 
 def test_of_many_who_register_a_schedule_at_once_one_has_made_it(town: Town) -> None:
@@ -30,17 +30,6 @@ def test_many_at_once_are_let_in_by_their_bytes(town: Town) -> None:
     answers = town.at_once(lambda client, _: client.post("/jobs/batch", some))
     # What runs weighs too.
     assert (statuses(answers), town.live("bytes")) == ({429: PUSHERS}, 5)
-
-
-def test_bytes_are_let_go_for_others_as_exactly(town: Town) -> None:
-    bound = {"max_depth": 100, "max_size_bytes": 500, "strategy": "drop_oldest"}
-    for one in (town.client, town.visitor()):
-        one.put("/admin/queues/heavy/config", {"backpressure": bound}).ok()
-    payload = "x" * 96
-    with Watch(town, "heavy") as watch:
-        answers = town.at_once(lambda client, _: client.post("/jobs", job("heavy", payload)), 4)
-    assert statuses(answers) == {201: PUSHERS * 4}
-    assert (watch.most, town.live("heavy")) == (5, 5)
 
 
 def test_what_is_set_about_a_queue_outlives_those_who_know_it_as_deleted(town: Town) -> None:

@@ -48,10 +48,20 @@ def test_queues_from_left_to_right_then_priority_then_first_come(client: Client)
     assert found["job"]["type"] == "a2"
 
 
+def test_queues_with_weights_are_fetched_from_the_heaviest_first(client: Client) -> None:
+    for queue in ("a", "b", "c", "d"):
+        client.push(queue, queue=queue)
+    weighted = [{"name": "a", "weight": 0.5}, "b", {"name": "c", "weight": 3}, {"name": "d"}]
+    found = client.post("/workers/fetch", {"queues": weighted, "count": 10}).ok()
+    assert [one["type"] for one in found["jobs"]] == ["c", "b", "d", "a"]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/workers/fetch", {}),
+        ("/workers/fetch", {"queues": [{"weight": 1}]}),
+        ("/workers/fetch", {"queues": [{"name": "a", "weight": "heavy"}]}),
         ("/workers/fetch", {"queues": []}),
         ("/workers/fetch", {"queues": "a"}),
         ("/workers/fetch", {"queues": ["A!"]}),

@@ -28,9 +28,9 @@ class Town:
         self._clients.append(Client(next(self._ports)))
         return self._clients[-1]
 
-    def bound(self, queue: str, strategy: str, depth: int = BOUND) -> None:
+    def bound(self, queue: str, depth: int = BOUND) -> None:
         """Let the queue hold so many; both servers know of it as soon as this returns."""
-        told = {"backpressure": {"max_depth": depth, "strategy": strategy}}
+        told = {"backpressure": {"max_depth": depth, "strategy": "reject"}}
         for one in (self.client, self.visitor()):
             one.put(f"/admin/queues/{queue}/config", told).ok()
 
@@ -62,26 +62,3 @@ def job(queue: str, *args: Any, **options: Any) -> dict[str, Any]:
 
 def statuses(answers: list[Answer]) -> Counter[int]:
     return Counter(answer.status for answer in answers)
-
-
-class Watch(threading.Thread):
-    """Looks how many jobs a queue holds, again and again, until it is told to stop."""
-
-    def __init__(self, town: Town, queue: str) -> None:
-        super().__init__()
-        self._client = town.visitor()
-        self._path = f"/queues/{queue}/stats"
-        self._is_over = threading.Event()
-        self.most = 0
-
-    def run(self) -> None:
-        while not self._is_over.wait(0.01):
-            self.most = max(self.most, self._client.get(self._path).ok()["stats"]["depth"])
-
-    def __enter__(self) -> Watch:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self.join()

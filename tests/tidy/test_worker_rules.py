@@ -1,4 +1,4 @@
-"""Every rule of the worker contract is named by a test that shows it; this is the table of them."""
+"""Each rule of the worker contract has a test that names it, or is left out for a reason."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ TESTS = Path(__file__).parents[1]
 ROOMS = ("lifecycle", "runtime", "fleet")
 RULES = 119
 BEHAVIOURS = 23
+# Rules that were decided against; docs/adr/0072 says why.
+LEFT_OUT = {
+    "W-86": "a periodic check that sends topics: a probe asks the worker instead",
+    "W-104": "shielded sections: `asyncio.shield` and an awaited task do that",
+    "W-105": "sources of topics: call the methods of the supervisor",
+    "W-106": "the router that matches topics to handlers",
+    "W-107": "middleware around handlers of topics",
+    "W-108": "standard topics such as lifecycle/suspend",
+    "W-109": "the escalator and the interactive preset for Ctrl-C",
+    "W-110": "once, debounce, the bridge to a queue, and the webhook source",
+    "W-111": "introspection of the router",
+    "behaviour 20": "what the router does",
+}
+# Of three rules only a part is left out: pause tokens (W-36), the reset of the signal count by a
+# handler (W-97), and the log provider and the label policy for metrics (W-112, W-113).
 _RULE = re.compile(r"W-(\d+)(?: to W-(\d+))?")
 _BEHAVIOURS = re.compile(r"[Bb]ehaviours? ((?:\d+(?:, | and )?)+)")
 
@@ -52,7 +67,8 @@ def table() -> dict[str, list[str]]:
 def test_every_rule_has_a_test(table: dict[str, list[str]]) -> None:
     wanted = [f"W-{number:02}" for number in range(1, RULES + 1)]
     wanted += [f"behaviour {number}" for number in range(1, BEHAVIOURS + 1)]
-    assert [rule for rule in wanted if not table[rule]] == []
+    assert [rule for rule in wanted if not table[rule] and rule not in LEFT_OUT] == []
+    assert [rule for rule in LEFT_OUT if table[rule]] == []
 
 
 def test_a_rule_without_a_test_is_seen() -> None:

@@ -28,6 +28,19 @@ from detent import (
     stages,
 )
 from detent.lifecycle.event import Event
+from detent.supervisor import (
+    Backoff as RestartBackoff,
+)
+from detent.supervisor import (
+    Container,
+    Function,
+    Probe,
+    Process,
+    Snapshot,
+    Spec,
+    Supervisor,
+    WorkerContext,
+)
 
 app = Detent(queue="mail")
 
@@ -162,3 +175,37 @@ app.schedules.add("@daily", greet)  # wrong
 app.schedules.add("@daily", greet.bind("ada"), overlap="maybe")  # wrong
 app.schedule("@daily", zone="UTC")  # wrong
 app.job(conn=object())  # wrong
+
+
+async def tick(worker: WorkerContext) -> None:
+    assert_type(worker.handover.attempt, int)
+    await worker.acheckpoint()
+
+
+def tick_in_thread(worker: WorkerContext) -> None:
+    worker.stopping.wait()
+
+
+def no_context() -> None: ...
+
+
+async def supervise() -> None:
+    inner = Supervisor(Spec("box", Container("redis:7", options=["--init"])))
+    async with Supervisor(
+        Spec("tick", Function(tick, suspendable=True), restart="on_failure"),
+        Spec("thread", Function(tick_in_thread), backoff=RestartBackoff(max_restarts=None)),
+        Spec("web", Process("python", "-m", "http.server", env={"A": "b"}), grace=5),
+        Spec("branch", inner, probe=Probe(restart=True)),
+        strategy="rest_for_one",
+    ) as supervisor:
+        assert_type(supervisor.tree(), Snapshot)
+        assert_type(supervisor.status("web").pid, int | None)
+        assert_type(await supervisor.check("web"), Snapshot)
+        assert_type(supervisor.output("web"), list[str])
+        async for tree in supervisor.watch():
+            assert_type(tree.children, tuple[Snapshot, ...])
+        await supervisor.stop("web", grace=1)
+        await supervisor.add(Spec("a", Function(no_context)))  # wrong
+        await supervisor.add(Spec("a", tick))  # wrong
+        Spec("a", Function(tick), restart="sometimes")  # wrong
+        Supervisor(strategy="all")  # wrong

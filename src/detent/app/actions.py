@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,6 @@ import msgspec
 from detent.app.asking import Call
 from detent.app.detent import Detent
 from detent.engine.asks import Ask
-from detent.surfaces.engines.kinds import misfits_of
 
 
 class DeclaredActions:
@@ -45,9 +44,12 @@ class DeclaredTypes:
         """What may be submitted."""
         return (*self._app.engine_types, *self._app.jobs)
 
+    @property
+    def schemas(self) -> Mapping[str, bytes]:
+        """The JSON Schemas of those that have one, by name."""
+        return self._app.engine_types
+
     def misfits(self, name: str, payload: dict[str, Any]) -> dict[str, str]:
-        """What is wrong with a payload, by field."""
-        if name in self._app.engine_types:
-            return misfits_of(self._app.engine_types[name], payload)
+        """What is wrong with the arguments of a function, by field."""
         text = msgspec.json.encode({"args": (), "kwargs": payload}).decode()
         return self._app.jobs[name].signature.misfits(text)

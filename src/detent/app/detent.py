@@ -26,7 +26,6 @@ from detent.complaining import Complaint
 from detent.engine import limits
 from detent.engine.engine import Engine
 from detent.engine.enqueueing import Answer, Clash, Enqueued
-from detent.engine.json_schema import unfit
 from detent.errors import BadOption, DetentError, InsideLoop, JobExists, StoreError
 from detent.lifecycle.event import By, Event
 from detent.lifecycle.machine import Actor, Refusal
@@ -72,7 +71,7 @@ class Detent(Hinting):
         need_known(options)
         self.by = By(Actor.USER, actor)
         self.jobs: dict[str, Job[..., Any, ..., Any]] = {}
-        self.engine_types: dict[str, Any] = {}
+        self.engine_types: dict[str, bytes] = {}
         """The JSON Schemas of payloads, by job type; engines run these jobs, and we do not."""
         self.job = Declare(self, cast("JobOptions", options))
         self.other_queues: list[str] = []
@@ -136,11 +135,19 @@ class Detent(Hinting):
         A server that is told of this app refuses what does not fit before it is queued. A function
         that is declared with `@app.job` serves as well: its signature is its schema.
         """
+        # Few programs need it.
+        from detent.surfaces.http.json_schema import (  # noqa: PLC0415
+            BadSchema,
+            declare_schema,
+        )
+
         limits.need_name("job type", name)
-        why = unfit(dict(schema))
-        if why is not None:
-            raise BadOption(f"{name}: this schema cannot be checked: {why}", option="schema")
-        self.engine_types[name] = dict(schema)
+        try:
+            self.engine_types[name] = declare_schema(dict(schema))
+        except BadSchema as error:
+            raise BadOption(
+                f"{name}: this schema cannot be used: {error}", option="schema"
+            ) from None
 
     def schedule(self, expression: str, /, **options: Unpack[ScheduleOptions]) -> Callable[[J], J]:
         """Declare that the job is to be enqueued at these times; stands above `@app.job`.

@@ -1,4 +1,4 @@
-"""A workflow as a tree: its steps below it, each with how far its jobs are."""
+"""A workflow as a tree for a terminal, and as a picture of its graph for a page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from rich.text import Text
 from detent.cli.showing import cell, state_cell
 from detent.engine.progress import Progress, StepProgress
 from detent.lifecycle import STEP, WORKFLOW
+from detent.lifecycle.diagram import Node, graph_svg, tone_of
 
 _BAR = 10
 
@@ -23,21 +24,38 @@ def drawn(found: Progress) -> Text:
     return Text("\n").join([title, *lines])
 
 
+def workflow_svg(found: Progress) -> str:
+    """Return the steps from left to right, each behind those that it waits for."""
+    nodes = [
+        Node(
+            step.name,
+            step.name,
+            f"{step.state} \u00b7 {step.tally.completed} of {step.tally.total}",
+            step.state,
+            tone_of(STEP.state(step.state)),
+            f"{step.name}\n{step.state}: {_counts(step)}",
+        )
+        for step in found.steps
+    ]
+    edges = [(before, step.name) for step in found.steps for before in step.depends_on]
+    return graph_svg(found.name or found.workflow.id, nodes, edges)
+
+
 def _line(step: StepProgress, width: int, *, is_last: bool) -> Text:
-    tally = step.tally
     branch = "└─ " if is_last else "├─ "
-    counts = f"{tally.completed} of {tally.total} completed"
-    some = {"running": tally.in_progress, "failed": tally.failed, "retried": tally.retried}
-    told = [counts, *(f"{count} {word}" for word, count in some.items() if count)]
-    if step.needs_approval:
-        told.append("needs approval")
     name = cell(step.name)
     name.pad_right(width - len(step.name))
     state = state_cell(step.state, STEP)
     state.pad_right(max(len(one.name) for one in STEP.states) - len(step.state))
-    return Text("  ").join(
-        [Text(branch) + name, state, _bar(step.percentage), cell(", ".join(told))]
-    )
+    return Text("  ").join([Text(branch) + name, state, _bar(step.percentage), cell(_counts(step))])
+
+
+def _counts(step: StepProgress) -> str:
+    tally = step.tally
+    more = {"running": tally.in_progress, "failed": tally.failed, "retried": tally.retried}
+    parts = [f"{tally.completed} of {tally.total} completed"]
+    parts += [f"{count} {word}" for word, count in more.items() if count]
+    return ", ".join([*parts, "needs approval"] if step.needs_approval else parts)
 
 
 def _bar(percentage: int) -> Text:

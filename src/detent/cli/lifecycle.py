@@ -16,8 +16,7 @@ from rich.text import Text
 from detent.cli.output import render, say, stdout_is_terminal, terminal_width, write_file
 from detent.cli.tables import rows_for
 from detent.lifecycle import MACHINES, Machine
-from detent.lifecycle.diagram import to_mermaid, to_svg
-from detent.lifecycle.diagram.palette import tone_of
+from detent.lifecycle.diagram import lifecycle_mermaid, lifecycle_svg, tone_of
 
 
 class Format(StrEnum):
@@ -88,9 +87,9 @@ def _deliver(
 
 def _drawn(shown: Sequence[Machine], chosen: Format, is_overview: bool) -> str:
     if chosen is Format.MERMAID:
-        return to_mermaid(shown[0])
+        return lifecycle_mermaid(shown[0])
     if chosen is Format.SVG:
-        return to_svg(shown[0])
+        return lifecycle_svg(shown[0])
     data = {one.name: _data(one) for one in shown} if is_overview else _data(shown[0])
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 

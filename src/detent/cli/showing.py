@@ -15,7 +15,7 @@ from detent.cli.places import Place
 from detent.cli.tables import rows_for
 from detent.engine.telling import told_at
 from detent.lifecycle import JOB, Machine
-from detent.lifecycle.diagram.palette import tone_of
+from detent.lifecycle.diagram import tone_of
 
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"

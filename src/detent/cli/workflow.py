@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +11,8 @@ import typer
 from rich.text import Text
 
 from detent.cli.bundles import expanded
-from detent.cli.drawing import drawn
+from detent.cli.drawing import drawn, workflow_svg
+from detent.cli.output import say
 from detent.cli.places import Author, Place, asked
 from detent.cli.showing import answer, at, cell, facts, state_cell, table
 from detent.engine.engine import Engine
@@ -72,15 +74,33 @@ def show(place: Place, workflow: Id) -> None:
     answer(place, _data(found), about, Text(), steps)
 
 
+class Picture(StrEnum):
+    """The ways to draw."""
+
+    SVG = "svg"
+
+
 @expanded
-def tree(place: Place, workflow: Id) -> None:
+def tree(
+    place: Place,
+    workflow: Id,
+    picture: Annotated[
+        Picture | None, typer.Option("--format", "-f", help="Draw the graph instead, for a page.")
+    ] = None,
+) -> None:
     """Draw a workflow as a tree, with how far each step is."""
+    if picture is not None and place.as_json:
+        raise typer.BadParameter("--json contradicts --format.")
 
     async def work(engine: Engine) -> Progress:
         return await _known(engine, place, workflow)
 
     found = asked(place, work)
-    answer(place, _data(found), drawn(found))
+    if picture is None:
+        answer(place, _data(found), drawn(found))
+    else:
+        # Programs read it, and SVG is defined in UTF-8 whatever the terminal speaks.
+        say(workflow_svg(found), encoding="utf-8")
 
 
 @expanded

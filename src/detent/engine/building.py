@@ -142,7 +142,7 @@ class Building:
         # The jobs of a draft come later; that they can be made was asked before there is a draft.
         with_it = () if work.make.draft else new
         unit = Unit(command_id, new=with_it, flow=FlowMove(None, answer), puts=(put,))
-        return unit if work.entry is None else work.entry.through(unit, now)
+        return unit if work.entry is None else work.entry.through(unit)
 
     async def _again(self, work: _Work) -> Created | Refusal:
         """A workflow of that id exists: it is ours if the same was ordered."""

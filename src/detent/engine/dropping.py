@@ -16,7 +16,6 @@ import msgspec
 
 from detent.engine.caching import Remembered
 from detent.engine.coalesce import Coalescer
-from detent.engine.entering import dropped
 from detent.engine.identity import Identity
 from detent.lifecycle import job as j
 from detent.lifecycle.event import By
@@ -25,6 +24,7 @@ from detent.stores.api import (
     GateKind,
     Key,
     LimitKind,
+    Move,
     Named,
     Passed,
     Record,
@@ -86,8 +86,11 @@ class Dropping:
         by, now, units = By(Actor.SYSTEM, who), self._store.now(), list[Unit]()
         for stored in found:
             command_id = self._identity.id()
-            move = dropped(stored.job, j.Context(by, command_id, reason=_WHY), now)
-            if move is not None:
+            context = j.Context(by, command_id, reason=_WHY)
+            answer = j.decide(stored.job, j.Drop(), now, context)
+            # A refusal says that the job does not wait any more.
+            if isinstance(answer, j.Accepted):
+                move = Move(stored.job.version, answer.job, answer.events)
                 units.append(Unit(command_id, moves=(move,)))
         if units:
             await self._coalescer.commit(units)

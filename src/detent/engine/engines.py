@@ -112,6 +112,11 @@ class Engines:
         found = await self._store.record([(KIND, *key) for key in keys]) if keys else ()
         return ["" if one is None else _read(one).seat for one in found]
 
+    async def queues(self, key: Key) -> tuple[str, ...]:
+        """What an engine of that id takes from, or took from when it was last there."""
+        _, before = await self._known(key)
+        return () if before is None else before.queues
+
     async def types(self, tenant: str) -> frozenset[str]:
         """What engines of a tenant have said that they take, whether they are there or not."""
         found = await all_records(self._store, KIND, tenant)

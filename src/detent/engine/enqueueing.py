@@ -213,13 +213,10 @@ class Enqueueing:
             made = self._made(asked, by)
             if not isinstance(made, Unit):
                 return made
-            unit = entry.through(made, self._store.now())
-            if isinstance(unit, Refusal):
-                return unit
-            [outcome] = await self._keyed.commit([unit])
+            [outcome] = await self._keyed.commit([entry.through(made)])
             if entry.is_outrun(outcome):
                 return OUTRUN
-            hear(asked, unit.new[0].job, outcome)
+            hear(asked, made.new[0].job, outcome)
             if asked.answer is not None:
                 break
         return answered(asked)
@@ -232,9 +229,7 @@ class Enqueueing:
         made = self._made_together(asks, by)
         if isinstance(made, Refused):
             return made
-        unit = made if entry is None else entry.through(made, self._store.now())
-        if isinstance(unit, Refusal):
-            return Refused(unit)
+        unit = made if entry is None else entry.through(made)
         is_apart = entry is not None or any(is_keyed(ask) for ask in asks)
         [outcome] = await (self._keyed if is_apart else self._plain).commit([unit])
         if isinstance(outcome, Committed | Own):

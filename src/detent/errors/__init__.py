@@ -56,14 +56,14 @@
     ├── SupervisorError        a supervisor that cannot do what it was asked
     │   ├── AlreadyStarted     a second start of what runs, or of what has ended
     │   ├── BadJournal         a journal that cannot be read or written
-    │   ├── BadRoute           a route that names no topic or no handler
     │   ├── BadSpec            a slot with a value that cannot work
     │   ├── JournalLocked      another supervisor uses that directory
+    │   ├── NotStarted         a supervisor that does not run, or not by itself
     │   ├── NotSuspendable     a worker that cannot go quiet and come back
     │   ├── SlotExists         a slot of that name is there already
-    │   ├── SourceClosed       a topic for somebody who is ending
     │   ├── StartFailed        a worker that could not be started
     │   ├── SuspendTimeout     it did not go quiet in time, and works on (try again)
+    │   ├── TooManyRestarts    a supervisor that gave up
     │   ├── UnknownSlot        no slot of that name
     │   ├── UnknownWorker      no worker of that name, or none that is known any more
     │   └── WorkerSilent       a worker's supervisor did not do what it was told, or did not answer
@@ -188,7 +188,6 @@ from detent.errors.stores import (
 from detent.errors.workers import (
     AlreadyStarted,
     BadJournal,
-    BadRoute,
     BadSpec,
     CannotListen,
     ChannelBroken,
@@ -201,16 +200,17 @@ from detent.errors.workers import (
     InstanceLost,
     JournalLocked,
     NotQuiet,
+    NotStarted,
     NotSuspendable,
     PackageMissing,
     PoolBroken,
     ProcessError,
     SlotExists,
-    SourceClosed,
     StartFailed,
     SupervisorError,
     SuspendTimeout,
     TooManyFiles,
+    TooManyRestarts,
     UnknownSlot,
     UnknownWorker,
     WorkerSilent,
@@ -234,7 +234,6 @@ __all__ = [
     "BadPolicy",
     "BadProof",
     "BadResult",
-    "BadRoute",
     "BadSchedule",
     "BadSecretKey",
     "BadSignature",
@@ -265,6 +264,7 @@ __all__ = [
     "NoStore",
     "NotPortable",
     "NotQuiet",
+    "NotStarted",
     "NotSuspendable",
     "NumberTooLarge",
     "OpenToAll",
@@ -285,7 +285,6 @@ __all__ = [
     "ServerAway",
     "ServerRefused",
     "SlotExists",
-    "SourceClosed",
     "StartFailed",
     "StoreBroken",
     "StoreBusy",
@@ -300,6 +299,7 @@ __all__ = [
     "SuspendTimeout",
     "TooMany",
     "TooManyFiles",
+    "TooManyRestarts",
     "UnfitUnit",
     "UnknownConnection",
     "UnknownJob",

@@ -80,12 +80,6 @@ class BadJournal(SupervisorError):
     code = "bad_journal"
 
 
-class BadRoute(SupervisorError):
-    """A route needs a topic and something to call."""
-
-    code = "bad_route"
-
-
 class BadSpec(SupervisorError):
     """A slot cannot work as it is described; `fields["field"]` names the value."""
 
@@ -96,6 +90,12 @@ class JournalLocked(SupervisorError):
     """Another supervisor uses the directory; `fields["pid"]` is its process."""
 
     code = "journal_locked"
+
+
+class NotStarted(SupervisorError):
+    """The supervisor is not running, or it is the worker of another one: ask that one."""
+
+    code = "not_started"
 
 
 class NotSuspendable(SupervisorError):
@@ -110,12 +110,6 @@ class SlotExists(SupervisorError):
     code = "slot_exists"
 
 
-class SourceClosed(SupervisorError):
-    """Topics are not taken there any more; the program is ending."""
-
-    code = "source_closed"
-
-
 class StartFailed(SupervisorError):
     """A worker could not be started; `fields` has its `slot`, `status` and `cause`."""
 
@@ -127,6 +121,12 @@ class SuspendTimeout(SupervisorError):
 
     code = "suspend_timeout"
     retryable = True
+
+
+class TooManyRestarts(SupervisorError):
+    """A supervisor gave up: `fields["workers"]` ended too often for `max_restarts`."""
+
+    code = "too_many_restarts"
 
 
 class UnknownSlot(SupervisorError):

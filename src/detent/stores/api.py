@@ -238,6 +238,14 @@ class ReadStore(Protocol):
         """The jobs of these keys, in order."""
         ...
 
+    async def heads(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        """The same without what may be large: a reader of many jobs holds a few kB of each.
+
+        Payload, result and checkpoint are left out, metadata too, and the details and backtraces of
+        failures (`head_of` in `shapes`).
+        """
+        ...
+
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         """The jobs that fit, newest first."""
         ...
@@ -359,6 +367,8 @@ class ReadStore(Protocol):
 class Store(WriteStore, ReadStore, AbstractAsyncContextManager["Store"], Protocol):
     """Both sides of one database; entering it connects, leaving it closes."""
 
+    # Which database it is, as clients are told.
+    backend: str
     has_transactions: bool
     """Whether users have transactions of their own there, which `inside` can write into."""
 

@@ -103,6 +103,19 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     checkpoint: str | None = None
 
 
+def head_of(stored: Stored) -> Stored:
+    """The job as `ReadStore.heads` answers it."""
+    return Stored(
+        stored.job,
+        msgspec.structs.replace(stored.body, payload="", meta="{}"),
+        stored.wake_at,
+        failures=tuple(
+            msgspec.structs.replace(one, details=None, backtrace=None) for one in stored.failures
+        ),
+        note=stored.note,
+    )
+
+
 class Unique(msgspec.Struct, frozen=True):
     """The new job must be the only one of its fingerprint among those that count.
 

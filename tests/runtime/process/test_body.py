@@ -108,12 +108,11 @@ for name in sorted(os.environ):
         "OWN 1",
     ]
     second = ProcessBody(program(code), keeper=keeper)
-    await second.spawn(Handover("i-2", "slot", "r-1", 2, -9, "Failed", "sigkill_external", "token"))
+    await second.spawn(Handover("i-2", "slot", "r-1", 2, -9, "Failed", "sigkill_external"))
     await second.ended()
     said = second.tail(99)
     assert "LIFECYCLE_PREV_EXIT -9" in said
     assert "LIFECYCLE_PREV_CAUSE sigkill_external" in said
-    assert "LIFECYCLE_RESUME_TOKEN token" in said
 
 
 async def test_what_cannot_be_started_says_why(keeper: Keeper, tmp_path: Path) -> None:
@@ -518,17 +517,3 @@ def _leader(body: ProcessBody) -> int:
     leader = body._leader  # noqa: SLF001
     assert leader is not None
     return leader.pid
-
-
-async def test_a_process_says_where_it_stands(keeper: Keeper) -> None:
-    """W-36: asked over the channel."""
-    code = WORKER.replace(
-        '"suspend": answer("quiet"),',
-        '"pause": lambda m: inside.tell({"kind": "paused", "nonce": m["nonce"], "token": "at 7"}),',
-    )
-    body = await started(keeper, program(code, resumable=True))
-    await body.ready()
-    assert body.resumable
-    assert await body.pause() == "at 7"
-    await body.force()
-    await body.ended()

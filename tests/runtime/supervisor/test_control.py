@@ -1,17 +1,15 @@
-"""Signals, hooks and the router, without a signal in sight; real ones are in test_processes."""
+"""Signals and shutdown hooks; tests with real processes are in test_processes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 
 import pytest
 
-from detent.errors import BadRoute, BadSpec
-from detent.runtime.supervisor.hooks import Hooks, shielded
-from detent.runtime.supervisor.router import Escalator, Handler, NotHandled, Router, once
+from detent.errors import BadSpec
+from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.signals import Act, Reason, Rules, Signals, Taps
 from tests.runtime.supervisor.stage import Numbers, VirtualClock
 from tests.waiting import until
@@ -55,14 +53,6 @@ def test_what_signals_call_for(rules: Rules, taps: list[tuple[int, float]], acts
     assert [counter.tap(number, at) for number, at in taps] == [Act(one) for one in acts.split()]
 
 
-def test_a_handler_may_reset_the_count() -> None:
-    """W-97."""
-    counter = Taps(Rules(force_after=2, cancel_on_interrupt=False))
-    counter.tap(INT, 0)
-    counter.reset()
-    assert counter.tap(INT, 1) is Act.IGNORE
-
-
 async def nothing() -> None:
     """Nobody to kill."""
 
@@ -102,6 +92,24 @@ async def test_force_kills_before_it_leaves() -> None:
     assert signals.reason is Reason.INTERRUPT
     assert numbers.counts["lifecycle_force_exit_triggered_total"] == 1
     assert numbers.counts["lifecycle_signals_total"] == 2
+
+
+async def test_signals_get_their_former_handlers_back() -> None:
+    """W-100: also those that were not the system's."""
+    heard: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    signal.signal(signal.SIGHUP, lambda number, _: heard.append(number))
+    try:
+        with Signals(force=nothing, reload=nothing) as signals:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(signals.cancelled.wait(), 10)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: heard)
+    finally:
+        signal.signal(signal.SIGHUP, before[2])
+    assert heard == [signal.SIGHUP]
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 async def test_a_reload_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -222,189 +230,3 @@ async def test_a_long_shutdown_shows_where_it_stands(caplog: pytest.LogCaptureFi
     await clock.until(ending.done)
     assert ran == ["stopped", "hook"]
     assert "stop_all_of_them" in caplog.text
-
-
-async def test_shielded_work_is_finished() -> None:
-    """W-104: the caller is cancelled, the work is not, and the caller waits for it."""
-    release, done = asyncio.Event(), []
-
-    async def work() -> str:
-        await release.wait()
-        done.append(True)
-        return "result"
-
-    caller = asyncio.ensure_future(shielded(work()))
-    await asyncio.sleep(0)
-    caller.cancel()
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not caller.done()
-    release.set()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    assert done == [True]
-    release.set()
-    assert await shielded(work()) == "result"
-
-
-async def test_shielded_work_that_fails() -> None:
-    async def work() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await shielded(work())
-
-
-def recorder(heard: list[str], name: str) -> Handler:
-    async def handle(topic: str) -> None:
-        heard.append(f"{name}:{topic}")
-
-    return handle
-
-
-async def test_exact_routes_first_then_patterns_in_order() -> None:
-    """W-106, behaviour 20; W-112 for how long each took."""
-    heard: list[str] = []
-    numbers = Numbers()
-    router = Router(numbers)
-    for topic in ("lifecycle/*", "lifecycle/sus*", "lifecycle/suspend"):
-        router.handle(topic, recorder(heard, topic))
-    assert await router.dispatch("lifecycle/suspend")
-    assert await router.dispatch("lifecycle/sustain")
-    assert not await router.dispatch("other")
-    assert heard == ["lifecycle/suspend:lifecycle/suspend", "lifecycle/*:lifecycle/sustain"]
-    router.handle("lifecycle/suspend", recorder(heard, "new"))
-    await router.dispatch("lifecycle/suspend")
-    assert heard[-1] == "new:lifecycle/suspend"
-    assert router.unmatched == 1
-    assert len(numbers.values["lifecycle_handler_duration_seconds"]) == len(heard)
-
-
-@pytest.mark.parametrize(("topic", "handler"), [("", nothing), ("x", None)])
-def test_a_route_needs_both(topic: str, handler: Handler) -> None:
-    """W-106."""
-    with pytest.raises(BadRoute):
-        Router().handle(topic, handler)
-
-
-async def test_the_first_middleware_is_the_outermost() -> None:
-    """W-107, behaviour 20; a handler that fails does not stop the router."""
-    heard: list[str] = []
-    router = Router()
-
-    def around(name: str) -> None:
-        def wrap(inner: Handler) -> Handler:
-            async def call(topic: str) -> None:
-                heard.append(name)
-                await inner(topic)
-
-            return call
-
-        router.use(wrap)
-
-    async def broken(_: str) -> None:
-        heard.append("broken")
-        raise ValueError
-
-    around("outer")
-    around("inner")
-    router.handle("x", broken)
-    assert await router.dispatch("x")
-    assert heard == ["outer", "inner", "broken"]
-    assert router.failed == 1
-
-
-async def test_sources_flow_through_a_running_router() -> None:
-    """W-105, W-111."""
-    heard: list[str] = []
-    router = Router()
-    router.handle("*", recorder(heard, "all"))
-
-    async def source() -> AsyncIterator[str]:
-        yield "a"
-        yield "b"
-
-    router.listen(source())
-    running = asyncio.ensure_future(router.run())
-    await router.send("c")
-    for _ in range(20):
-        await asyncio.sleep(0)
-    shown = router.routes()
-    assert shown.is_running
-    assert (shown.sources, shown.middleware) == (1, 0)
-    assert shown.routes[0].topic == "*"
-    assert "handle" in shown.routes[0].handler
-    assert sorted(heard) == ["all:a", "all:b", "all:c"]
-    running.cancel()
-    await asyncio.wait({running})
-    assert not router.routes().is_running
-
-
-async def test_nothing_that_is_handed_in_ends_the_router(caplog: pytest.LogCaptureFixture) -> None:
-    """W-107: neither a source, a middleware, nor a handler that waits for what was called off."""
-    heard: list[str] = []
-    router = Router()
-    router.handle("*", recorder(heard, "all"))
-
-    async def called_off(_: str) -> None:
-        task = asyncio.ensure_future(asyncio.Event().wait())
-        task.cancel()
-        await task
-
-    def broken(handler: Handler) -> Handler:
-        if len(heard) == 2:
-            raise ValueError
-        return handler
-
-    async def source(*topics: str) -> AsyncIterator[str]:
-        for topic in topics:
-            yield topic
-        raise OSError
-
-    router.handle("called off", called_off)
-    router.use(broken)
-    router.listen(source("a"))
-    running = asyncio.ensure_future(router.run())
-    await until(lambda: "heard no more" in caplog.text)
-    router.listen(source("b", "c"))
-    await until(lambda: router.failed == 1)
-    await router.send("called off")
-    await until(lambda: router.failed == 2)
-    assert heard == ["all:a", "all:b"]
-    assert not running.done()
-    running.cancel()
-    await asyncio.wait({running})
-    assert running.cancelled()
-
-
-async def test_escalation() -> None:
-    """W-109: suspend first; when that was not for it, quit, until reset."""
-    heard: list[str] = []
-    suspended = False
-
-    async def suspend(_: str) -> None:
-        nonlocal suspended
-        if suspended:
-            raise NotHandled
-        suspended = True
-        heard.append("suspend")
-
-    escalator = Escalator(suspend, recorder(heard, "quit"))
-    for _ in range(3):
-        await escalator("x")
-    assert heard == ["suspend", "quit:x", "quit:x"]
-    suspended = False
-    await escalator("x")
-    assert heard[-1] == "quit:x"
-    escalator.reset()
-    await escalator("x")
-    assert heard[-1] == "suspend"
-
-
-async def test_once() -> None:
-    """W-110."""
-    heard: list[str] = []
-    handler = once(recorder(heard, "one"))
-    await handler("a")
-    await handler("b")
-    assert heard == ["one:a"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
@@ -17,8 +16,6 @@ from detent.runtime.supervisor.diagrams import (
     system_diagram,
     tree_diagram,
 )
-from detent.runtime.supervisor.drawing import tree_svg
-from detent.runtime.supervisor.metrics import LabelPolicy, LogMetrics, NoMetrics
 from detent.runtime.supervisor.snapshot import Snapshot
 from detent.runtime.supervisor.tasks import Tasks
 from detent.runtime.supervisor.tree import Tree
@@ -87,18 +84,6 @@ def test_names_are_data(name: str) -> None:
     assert not set('"<>\n[]{}') & set(label)
 
 
-def test_the_tree_as_a_picture() -> None:
-    """A node and a way to its keeper for each, what is known of it, and names that are data."""
-    picture = tree_svg(replace(TREE, name='<b>"x" & y</b>'))
-    root = ElementTree.fromstring(picture)  # noqa: S314 - our own
-    told = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert told[0] == '<b>"x" & y</b>'
-    assert "Running · healthy · PID 17" in told
-    assert "Pending · restarts 3 · circuit breaker" in told
-    assert picture.count('class="link"') == len(TREE.children)
-    assert "fill:#000" in tree_svg(TREE, {"running": ("#000", "#111", "#222")})
-
-
 def test_the_system() -> None:
     """W-92."""
     text = system_diagram(TREE, "Signal:Interrupt")
@@ -124,21 +109,6 @@ async def test_the_states_of_one_instance(stage: Stage) -> None:
     assert "    class failed active\n" in text
     assert "exit code 1, exit" in text
     assert "active" not in state_diagram("a", [])
-
-
-def test_metrics(caplog: pytest.LogCaptureFixture) -> None:
-    """W-112, W-113: silent by default, readable in development, fewer labels on demand."""
-    inner = Numbers()
-    policy = LabelPolicy(inner, lambda labels: {key: labels[key] for key in labels if key != "id"})
-    policy.count("n", {"id": "7", "type": "x"})
-    policy.observe("v", 1.5, {"id": "7"})
-    assert inner.labels == {"n": [{"type": "x"}], "v": [{}]}
-    with caplog.at_level("INFO"):
-        LogMetrics().count("n", {"a": "b"})
-        LogMetrics().observe("v", 1.5, {})
-    assert [record.getMessage() for record in caplog.records] == ["n +1 {'a': 'b'}", "v 1.5 {}"]
-    NoMetrics().count("n", {})
-    NoMetrics().observe("v", 1, {})
 
 
 async def test_what_is_counted(stage: Stage) -> None:

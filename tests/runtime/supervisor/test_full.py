@@ -156,19 +156,3 @@ async def test_a_removal_that_cannot_be_written_down_can_be_tried_again(stage: S
     fill(stage, full=False)
     await supervisor.remove("a")
     assert stage.journal.slot("a") is None
-
-
-async def test_who_cannot_be_stopped_after_it_said_where_it_stands_goes_on(stage: Stage) -> None:
-    """W-36, W-38: not half paused; and the next one does not begin where this one was long ago."""
-    supervisor = await stage.running(stage.spec("a"))
-    body = stage.last("a")
-
-    async def pause() -> str:
-        stage.journal._db.execute(f"CREATE TRIGGER full {_NO_ENTRIES}")  # noqa: SLF001
-        return "page 3"
-
-    body.resumable, body.pause = True, pause  # type: ignore[attr-defined]
-    with pytest.raises(BadJournal):
-        await stage.during(supervisor.pause("a"))
-    assert body.told[-1] == "resume"
-    assert supervisor.slots["a"].row.resume_token is None

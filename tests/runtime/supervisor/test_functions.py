@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from detent.errors import BadSpec, NotSuspendable, StartFailed, SuspendTimeout
+from detent.errors import StartFailed
 from detent.lifecycle.worker import Instance, WorkerState
 from detent.runtime.supervisor.core import Plan
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.spec import Restart, Spec
 from detent.runtime.supervisor.supervisor import Supervisor
@@ -23,10 +23,12 @@ from tests.waiting import until
 
 _S = WorkerState
 LIMIT_S = 10
-HOW = ("suspendable", "resumable", "says_ready", "probe")
+HOW = ("suspendable", "says_ready", "probe")
 
 
-def supervisor(journal: Journal, function: Callable[[Work], Any], **more: Any) -> Supervisor:
+def supervisor(
+    journal: Journal, function: Callable[[WorkerContext], Any], **more: Any
+) -> Supervisor:
     how = {key: more.pop(key) for key in HOW if key in more}
     spec = Spec(
         "f", lambda: FunctionBody(function, **how), kind="function", restart=Restart.NEVER, **more
@@ -46,39 +48,39 @@ async def outcome(one: Supervisor) -> Instance:
     return last
 
 
-async def returns(_: Work) -> None:
+async def returns(_: WorkerContext) -> None:
     """Done."""
 
 
-async def raises(_: Work) -> None:
+async def raises(_: WorkerContext) -> None:
     raise ValueError("no")
 
 
-async def times_out(_: Work) -> None:
+async def times_out(_: WorkerContext) -> None:
     raise TimeoutError
 
 
-async def exits(_: Work) -> None:
+async def exits(_: WorkerContext) -> None:
     sys.exit(3)
 
 
-async def is_interrupted(_: Work) -> None:
+async def is_interrupted(_: WorkerContext) -> None:
     raise KeyboardInterrupt
 
 
-async def forever(_: Work) -> None:
+async def forever(_: WorkerContext) -> None:
     await asyncio.get_running_loop().create_future()
 
 
-def thread_returns(_: Work) -> None:
+def thread_returns(_: WorkerContext) -> None:
     """Done."""
 
 
-def thread_raises(_: Work) -> None:
+def thread_raises(_: WorkerContext) -> None:
     raise KeyError("no")
 
 
-def thread_waits(work: Work) -> None:
+def thread_waits(work: WorkerContext) -> None:
     work.stopping.wait(LIMIT_S)
 
 
@@ -95,7 +97,7 @@ def thread_waits(work: Work) -> None:
     ],
 )
 async def test_how_a_function_ends(
-    journal: Journal, function: Callable[[Work], Any], state: WorkerState, cause: str
+    journal: Journal, function: Callable[[WorkerContext], Any], state: WorkerState, cause: str
 ) -> None:
     """W-81, behaviour 1."""
     ended = await outcome(supervisor(journal, function, needs_ready_signal=False))
@@ -103,7 +105,7 @@ async def test_how_a_function_ends(
 
 
 @pytest.mark.parametrize("function", [forever, thread_waits])
-async def test_a_function_obeys(journal: Journal, function: Callable[[Work], Any]) -> None:
+async def test_a_function_obeys(journal: Journal, function: Callable[[WorkerContext], Any]) -> None:
     """W-31, W-26, W-81, behaviours 1, 3 and 5: running after the start, stopped when asked."""
     one = supervisor(journal, function)
     await one.start()
@@ -118,7 +120,7 @@ async def test_what_will_not_stop_is_left_behind(journal: Journal) -> None:
     """W-26: abandoned with its stacks, failed and not killed, and the slot is free."""
     release = threading.Event()
 
-    def deaf(_: Work) -> None:
+    def deaf(_: WorkerContext) -> None:
         release.wait(LIMIT_S)
 
     one = supervisor(journal, deaf, stop_grace_s=0.2)
@@ -138,7 +140,7 @@ async def test_a_coroutine_that_swallows_its_cancel(journal: Journal) -> None:
     """W-26."""
     release = asyncio.Event()
 
-    async def deaf(_: Work) -> None:
+    async def deaf(_: WorkerContext) -> None:
         while not release.is_set():
             try:
                 await release.wait()
@@ -167,10 +169,10 @@ async def test_fifty_rounds_leave_nothing_behind(journal: Journal) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-def units(steps: list[int]) -> Callable[[Work], Awaitable[None]]:
-    async def work(work: Work) -> None:
+def units(steps: list[int]) -> Callable[[WorkerContext], Awaitable[None]]:
+    async def work(work: WorkerContext) -> None:
         while True:
-            await work.gate.aenter()
+            await work.acheckpoint()
             work.done += 1
             steps.append(work.done)
             await asyncio.sleep(0)
@@ -178,10 +180,10 @@ def units(steps: list[int]) -> Callable[[Work], Awaitable[None]]:
     return work
 
 
-def thread_units(steps: list[int]) -> Callable[[Work], None]:
-    def work(work: Work) -> None:
+def thread_units(steps: list[int]) -> Callable[[WorkerContext], None]:
+    def work(work: WorkerContext) -> None:
         while not work.stopping.is_set():
-            work.gate.enter()
+            work.checkpoint()
             work.done += 1
             steps.append(work.done)
             work.stopping.wait(0.001)
@@ -191,7 +193,7 @@ def thread_units(steps: list[int]) -> Callable[[Work], None]:
 
 @pytest.mark.parametrize("make", [units, thread_units])
 async def test_the_gate(journal: Journal, make: Callable[[list[int]], Any]) -> None:
-    """W-37, W-39, W-40, behaviour 16: quiet there, on when opened, home when stopped."""
+    """W-36, W-37, W-39, W-40, behaviour 16: quiet there, on when opened, home when stopped."""
     steps: list[int] = []
     one = supervisor(journal, make(steps), suspendable=True)
     await one.start()
@@ -215,9 +217,9 @@ async def test_the_gate(journal: Journal, make: Callable[[list[int]], Any]) -> N
 
 async def test_a_function_that_says_when_it_is_ready(journal: Journal) -> None:
     """W-33."""
-    said: list[Work] = []
+    said: list[WorkerContext] = []
 
-    def work(work: Work) -> None:
+    def work(work: WorkerContext) -> None:
         said.append(work)
         work.ready()
         work.stopping.wait(LIMIT_S)
@@ -233,7 +235,7 @@ async def test_a_function_that_never_says_so(journal: Journal) -> None:
     """K6, W-33: init_timeout, and it is left behind."""
     release, threads = threading.Event(), threading.active_count()
 
-    def silent(_: Work) -> None:
+    def silent(_: WorkerContext) -> None:
         release.wait(LIMIT_S)
 
     one = supervisor(journal, silent, says_ready=True, init_timeout_s=0.1)
@@ -255,65 +257,4 @@ async def test_a_function_is_as_well_as_its_probe_says(journal: Journal) -> None
     assert (await one.inspect("f")).health == "healthy"
     assert (await one.inspect("f", fresh=True)).health == "unhealthy"
     assert one.tail("f") == []
-    await one.stop()
-
-
-async def counts_on(work: Work) -> None:
-    """Goes on counting where the one before it stopped."""
-    at = int(work.handover.resume_token or 0)
-    while True:
-        await work.gate.aenter()
-        at += 1
-        work.token = str(at)
-        await asyncio.sleep(0)
-
-
-async def test_a_paused_one_goes_on_where_it_stood(journal: Journal) -> None:
-    """W-36: the process ends, a new instance is given the token, once."""
-    one = supervisor(journal, counts_on, resumable=True)
-    await one.start()
-    first = live(one, "f")
-    await asyncio.sleep(0)
-    await one.pause("f")
-    assert first.state is _S.STOPPED
-    token = (await one.inspect("f")).resume_token
-    assert token is not None
-    assert int(token) > 0
-    await one.start_slot("f")
-    assert one.slots["f"].row.resume_token is None, "it is given once"
-    await one.pause("f")
-    assert int((await one.inspect("f")).resume_token or 0) > int(token)
-
-
-async def test_who_cannot_say_where_it_stands_works_on(journal: Journal) -> None:
-    """W-36, W-12, W-38."""
-    one = supervisor(journal, forever)
-    await one.start()
-    with pytest.raises(NotSuspendable):
-        await one.pause("f")
-    assert live(one, "f").state is _S.RUNNING
-    await one.stop()
-    never = supervisor(journal, forever, resumable=True)
-    await never.start()
-    with pytest.raises(SuspendTimeout):
-        await never.pause("f", 0.05)
-    assert live(never, "f").state is _S.RUNNING
-    await never.stop()
-
-
-async def test_a_token_that_is_none_stops_nobody(journal: Journal) -> None:
-    """W-36, W-38: it was at its gate already, and goes on."""
-
-    async def silent(work: Work) -> None:
-        while True:
-            await work.gate.aenter()
-            work.done += 1
-            await asyncio.sleep(0)
-
-    one = supervisor(journal, silent, resumable=True)
-    await one.start()
-    with pytest.raises(BadSpec):
-        await one.pause("f")
-    usage = live(one, "f").body.usage()
-    await until(lambda: live(one, "f").body.usage() != usage)
     await one.stop()

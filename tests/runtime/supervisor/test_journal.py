@@ -168,7 +168,7 @@ def test_a_move_that_was_written_cannot_be_written_again(journal: Journal) -> No
 
 def test_slots_are_kept(journal: Journal) -> None:
     """W-74."""
-    row = SlotRow("a", "resume-1", 3, True, "token")
+    row = SlotRow("a", "resume-1", 3, True)
     journal.put_slot(row)
     assert journal.slot("a") == row
     journal.drop_slot("a")

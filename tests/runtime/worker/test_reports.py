@@ -99,7 +99,7 @@ async def test_what_ran_too_long_is_logged_as_a_failure(
 ) -> None:
     @here.app.job(timeout=0.05, retry=0)
     async def sleeps() -> None:
-        await asyncio.sleep(3_600)
+        await asyncio.Event().wait()
 
     handle = await sleeps.aenqueue()
     async with here.worker():

@@ -32,7 +32,7 @@ from detent.runtime.beating import Beating, Hearing
 from detent.runtime.remains import SessionRemains
 from detent.runtime.supervisor.clock import done_within
 from detent.runtime.supervisor.core import Plan
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.journal import Journal
 from detent.runtime.supervisor.recycling import swap
@@ -284,7 +284,7 @@ def _journal(orders: Orders) -> Journal:
 
 
 def _function(what: Callable[[], Any]) -> Callable[[], FunctionBody]:
-    async def run(_: Work) -> None:
+    async def run(_: WorkerContext) -> None:
         await what()
 
     return lambda: FunctionBody(run)

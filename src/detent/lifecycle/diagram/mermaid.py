@@ -1,4 +1,4 @@
-"""A machine as Mermaid `stateDiagram-v2` text, for pages that render it themselves."""
+"""A lifecycle as Mermaid `stateDiagram-v2` text, for pages that draw it themselves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from detent.lifecycle.diagram.arrows import Visit, visits_of
-from detent.lifecycle.diagram.palette import colours, tone_of
-from detent.lifecycle.diagram.ranks import START, pairs_of
-from detent.lifecycle.diagram.text import duration
+from detent.lifecycle.diagram.history import Move, moves_of, pairs_of
+from detent.lifecycle.diagram.palette import tone_of
 from detent.lifecycle.event import Event
 from detent.lifecycle.machine import Edge, Machine
 
@@ -23,10 +21,23 @@ _CURRENT: Final = "stroke-width:4px,font-weight:bold"
 _WALKED: Final = "stroke-width:2px"
 
 
-def to_mermaid(machine: Machine, *, lit: Sequence[Event] = ()) -> str:
-    """The text of the diagram; `lit` is a history whose moves are numbered on their arrows."""
+# Fill, border and text of each tone: Mermaid knows one page only, a light one.
+_COLOURS: Final = {
+    "waiting": ("#fff3d1", "#bf8700", "#633c01"),
+    "ready": ("#d3f5ee", "#0d9488", "#134e4a"),
+    "assigned": ("#ece7fe", "#7c3aed", "#4c1d95"),
+    "running": ("#dbe8ff", "#2563eb", "#1e3a8a"),
+    "good": ("#dafbe1", "#1a7f37", "#044f1e"),
+    "bad": ("#ffe5e3", "#cf222e", "#82071e"),
+    "off": ("#eceff2", "#6e7781", "#32383f"),
+    "forced": ("#424a53", "#1f2328", "#ffffff"),
+}
+
+
+def lifecycle_mermaid(machine: Machine, *, history: Sequence[Event] = ()) -> str:
+    """Return the diagram; the moves of `history` are numbered on their arrows."""
     ids = _ids(machine)
-    visits = visits_of(lit)
+    moves = moves_of(machine, history)
     lines = [
         "stateDiagram-v2",
         f"    accTitle: {_safe(machine.name)} lifecycle",
@@ -36,16 +47,16 @@ def to_mermaid(machine: Machine, *, lit: Sequence[Event] = ()) -> str:
             for state in machine.states
             if ids[str(state.name)] != state.name
         ),
-        *_arrows(machine, ids, visits),
-        *(f"    {ids[state]} --> [*]" for state in _ends(machine)),
+        *_arrows(machine, ids, moves),
+        *(f"    {ids[state.name]} --> [*]" for state in machine.states if state.is_terminal),
         *_classes(machine, ids),
-        *_lit_classes(ids, visits),
+        *_path_classes(ids, moves),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _ids(machine: Machine) -> dict[str, str]:
-    ids = {START: "[*]"}
+def _ids(machine: Machine) -> dict[str | None, str]:
+    ids: dict[str | None, str] = {None: "[*]"}
     for at, state in enumerate(machine.states):
         name = str(state.name)
         plain = _PLAIN_NAME.fullmatch(name) and name not in _RESERVED
@@ -54,24 +65,16 @@ def _ids(machine: Machine) -> dict[str, str]:
 
 
 def _safe(text: str) -> str:
-    """What the language could take for its own is written as a character code."""
+    """Return the text with character codes for what the language could take for its own."""
     return "".join(char if _PLAIN_TEXT.match(char) else f"#{ord(char)};" for char in text)
 
 
-def _ends(machine: Machine) -> list[str]:
-    return [str(state.name) for state in machine.states if state.is_terminal]
-
-
-def _arrows(machine: Machine, ids: dict[str, str], visits: Sequence[Visit]) -> list[str]:
+def _arrows(machine: Machine, ids: dict[str | None, str], moves: Sequence[Move]) -> list[str]:
     lines = []
     for source, target in pairs_of(machine):
-        walked = [one for one in visits if (one.source, one.target) == (source, target)]
-        edges = [
-            edge
-            for edge in machine.edges
-            if edge.target == target and (source or None) in edge.sources
-        ]
-        words = [_told(one) for one in walked] or [_declared(edge) for edge in edges]
+        taken = [one for one in moves if (one.source, one.target) == (source, target)]
+        edges = [edge for edge in machine.edges if edge.target == target and source in edge.sources]
+        words = [_safe(f"({one.number}) {one.text}") for one in taken] or map(_declared, edges)
         lines.append(f"    {ids[source]} --> {ids[target]}: {', '.join(words)}")
     return lines
 
@@ -80,31 +83,25 @@ def _declared(edge: Edge) -> str:
     return _safe(f"{edge.event} ({', '.join(edge.actors)})")
 
 
-def _told(visit: Visit) -> str:
-    after = "" if visit.spent_us is None else f" after {duration(visit.spent_us)}"
-    who = f"{visit.actor} {visit.actor_id}".rstrip()
-    return _safe(f"({visit.step}) {visit.event} by {who}{after}")
-
-
-def _classes(machine: Machine, ids: dict[str, str]) -> list[str]:
+def _classes(machine: Machine, ids: dict[str | None, str]) -> list[str]:
     members: dict[str, list[str]] = {}
     for state in machine.states:
-        members.setdefault(tone_of(state), []).append(ids[str(state.name)])
+        members.setdefault(tone_of(state), []).append(ids[state.name])
     lines = []
     for tone, names in members.items():
-        fill, stroke, text = colours(tone)
+        fill, stroke, text = _COLOURS[tone]
         lines.append(f"    classDef {tone} fill:{fill},stroke:{stroke},color:{text}")
         lines.append(f"    class {','.join(names)} {tone}")
     return lines
 
 
-def _lit_classes(ids: dict[str, str], visits: Sequence[Visit]) -> list[str]:
-    if not visits:
+def _path_classes(ids: dict[str | None, str], moves: Sequence[Move]) -> list[str]:
+    if not moves:
         return []
-    walked = dict.fromkeys(ids[visit.target] for visit in visits)
+    walked = dict.fromkeys(ids[move.target] for move in moves)
     return [
         f"    classDef walked {_WALKED}",
         f"    class {','.join(walked)} walked",
         f"    classDef current {_CURRENT}",
-        f"    class {ids[visits[-1].target]} current",
+        f"    class {ids[moves[-1].target]} current",
     ]

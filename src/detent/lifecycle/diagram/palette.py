@@ -1,42 +1,40 @@
-"""Colours by meaning, for a light and a dark page, as a stylesheet inside the picture.
+"""Colours of pictures by meaning, for light and dark pages, and the stylesheet that applies them.
 
-A tone says what a state means: live states are coloured by their phase, ends by what the word says.
-Nothing is told by colour alone: phases are written out, actors have shapes, ends a double border.
+Live states are coloured by phase, final states by outcome. Colour never carries a meaning alone:
+every state shows its name, final states are round, and actors have shapes.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
-
-import msgspec
 
 from detent.lifecycle.machine import Actor, Phase, State
 
+ROOT_CLASS: Final = "detent-diagram"
 
-class Theme(StrEnum):
-    """Which page the picture is made for; `auto` follows the reader's own setting."""
+# Name of a colour -> its value on a light page, on a dark page.
+PALETTE: Final = {
+    "paper": ("#ffffff", "#0d1117"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "faint": ("#59636e", "#9198a1"),
+    "edge": ("#7d8791", "#7d8590"),
+    "dim": ("#d5dae0", "#30363d"),
+    "accent": ("#0b57d0", "#79b0ff"),
+    "user": ("#bf3989", "#f778ba"),
+    "worker": ("#0550ae", "#79c0ff"),
+    "system": ("#6e7781", "#9ea7b3"),
+    "waiting": ("#a87600", "#d29922"),
+    "ready": ("#0d857b", "#2dd4bf"),
+    "assigned": ("#7c3aed", "#a78bfa"),
+    "running": ("#2563eb", "#58a6ff"),
+    "good": ("#1a7f37", "#3fb950"),
+    "bad": ("#cf222e", "#f85149"),
+    "off": ("#6e7781", "#8b949e"),
+    "forced": ("#1f2328", "#f0f6fc"),
+}
+TONES: Final = ("waiting", "ready", "assigned", "running", "good", "bad", "off", "forced")
 
-    LIGHT = "light"
-    DARK = "dark"
-    AUTO = "auto"
-
-
-class _Tone(msgspec.Struct, frozen=True):
-    fill: str
-    stroke: str
-    text: str
-
-
-class _Page(msgspec.Struct, frozen=True):
-    paper: str
-    ink: str
-    faint: str
-    actors: dict[Actor, str]
-    tones: dict[str, _Tone]
-
-
-_END_TONES: Final = {
+_FINAL_TONES: Final = {
     "completed": "good",
     "finished": "good",
     "succeeded": "good",
@@ -44,80 +42,56 @@ _END_TONES: Final = {
     "failed": "bad",
     "killed": "forced",
 }
-
-_LIGHT: Final = _Page(
-    paper="#ffffff",
-    ink="#1f2328",
-    faint="#59636e",
-    actors={Actor.USER: "#bf3989", Actor.WORKER: "#0550ae", Actor.SYSTEM: "#6e7781"},
-    tones={
-        "waiting": _Tone("#fff3d1", "#bf8700", "#633c01"),
-        "ready": _Tone("#d3f5ee", "#0d9488", "#134e4a"),
-        "assigned": _Tone("#ece7fe", "#7c3aed", "#4c1d95"),
-        "running": _Tone("#dbe8ff", "#2563eb", "#1e3a8a"),
-        "good": _Tone("#dafbe1", "#1a7f37", "#044f1e"),
-        "bad": _Tone("#ffe5e3", "#cf222e", "#82071e"),
-        "off": _Tone("#eceff2", "#6e7781", "#32383f"),
-        "forced": _Tone("#424a53", "#1f2328", "#ffffff"),
-    },
-)
-
-_DARK: Final = _Page(
-    paper="#0d1117",
-    ink="#e6edf3",
-    faint="#9198a1",
-    actors={Actor.USER: "#f778ba", Actor.WORKER: "#79c0ff", Actor.SYSTEM: "#9ea7b3"},
-    tones={
-        "waiting": _Tone("#2e230a", "#d29922", "#f8e3a1"),
-        "ready": _Tone("#082f2b", "#2dd4bf", "#b2f5ea"),
-        "assigned": _Tone("#251a44", "#a78bfa", "#e2d9ff"),
-        "running": _Tone("#0f2347", "#58a6ff", "#cae2ff"),
-        "good": _Tone("#0b2e17", "#3fb950", "#aff5b4"),
-        "bad": _Tone("#3a1114", "#f85149", "#ffd7d5"),
-        "off": _Tone("#21262d", "#8b949e", "#d0d7de"),
-        "forced": _Tone("#d0d7de", "#f0f6fc", "#0d1117"),
-    },
+_FONTS: Final = 'system-ui, -apple-system, "Segoe UI", "Noto Sans", Helvetica, Arial, sans-serif'
+# `&` stands for the class of the picture: inside a page no rule may reach beyond it.
+_RULES: Final = (
+    f"& text {{ font: 12.5px {_FONTS}; fill: var(--ink); }}",
+    "& .paper { fill: var(--paper); }",
+    "& .name { font-size: 14px; font-weight: 600; }",
+    "& .detail { font-size: 11px; fill: var(--faint); }",
+    "& .mark { font-size: 10px; }",
+    "& .box { stroke-width: 1.5px; fill-opacity: 0.11; }",
+    "& .line { fill: none; stroke-width: 1.5px; stroke: var(--edge); }",
+    "& .tip, & .start { fill: var(--edge); }",
+    *(f"& .by-{actor} {{ fill: var(--{actor}); }}" for actor in Actor),
+    *(f"& .{tone} .box {{ fill: var(--{tone}); stroke: var(--{tone}); }}" for tone in TONES),
+    *(f"& .to-{tone} .line {{ stroke: var(--{tone}); }}" for tone in TONES),
+    *(f"& .to-{tone} .tip {{ fill: var(--{tone}); }}" for tone in TONES),
+    # Lines share ways, and translucent ones would add up.
+    "&.has-path .edge:not(.taken) .line { stroke: var(--dim); }",
+    "&.has-path .edge:not(.taken) .tip { fill: var(--dim); }",
+    "&.has-path .state:not(.visited) { opacity: 0.4; }",
+    "&.has-path .label:not(.taken) text { opacity: 0.4; }",
+    "& .taken .line { stroke: var(--accent); stroke-width: 2.5px; }",
+    "& .taken .tip { fill: var(--accent); }",
+    "& .taken .event { font-weight: 600; fill: var(--accent); }",
+    "& .current .box { stroke-width: 3px; fill-opacity: 0.24; }",
 )
 
 
 def tone_of(state: State) -> str:
-    """The tone that a state is drawn in."""
+    """Return the tone that a state is drawn in, one of `TONES`."""
     if state.phase is Phase.DONE:
-        return _END_TONES.get(str(state.name), "off")
+        return _FINAL_TONES.get(str(state.name), "off")
     return str(state.phase)
 
 
-def colours(tone: str) -> tuple[str, str, str]:
-    """Fill, stroke and text of a tone, for renderers that know one page only."""
-    one = _LIGHT.tones[tone]
-    return one.fill, one.stroke, one.text
+def embedded_rules() -> str:
+    """Return the rules for a page that embeds pictures; it defines `--ink` and the others."""
+    return "".join(rule.replace("&", f".{ROOT_CLASS}") + "\n" for rule in _RULES)
 
 
-def stylesheet(theme: Theme) -> str:
-    """The rules of one theme; `auto` is light, and dark where the reader prefers that."""
-    if theme is Theme.AUTO:
-        return f"{_rules(_LIGHT)}@media (prefers-color-scheme: dark) {{\n{_rules(_DARK)}}}\n"
-    return _rules(_DARK if theme is Theme.DARK else _LIGHT)
+def stylesheet() -> str:
+    """Return the style of a standalone picture: light, and dark where the reader prefers that.
 
-
-def _rules(page: _Page) -> str:
-    rules = [
-        f".paper {{ fill: {page.paper}; }}",
-        f".ink {{ fill: {page.ink}; }}",
-        f".faint {{ fill: {page.faint}; }}",
-        f".start {{ fill: {page.ink}; }}",
-        f".badge {{ fill: {page.ink}; }}",
-        f".badge-text {{ fill: {page.paper}; }}",
-    ]
-    rules += [f".by-{actor} {{ fill: {colour}; }}" for actor, colour in page.actors.items()]
-    for name, tone in page.tones.items():
-        rules += [
-            f".{name} .box {{ fill: {tone.fill}; stroke: {tone.stroke}; }}",
-            f".{name} .rim {{ stroke: {tone.stroke}; }}",
-            f".{name} .words {{ fill: {tone.text}; }}",
-            f".to-{name} .line {{ stroke: {tone.stroke}; }}",
-            f".to-{name} .tip {{ fill: {tone.stroke}; }}",
-            f".to-{name} .plate {{ fill: {page.paper}; stroke: {tone.stroke}; }}",
-        ]
-    # Inside a web page the rules must not reach beyond the picture.
-    return "".join(f".detent-diagram {rule}\n" for rule in rules)
+    Colours are written out, because some image viewers do not know CSS variables.
+    """
+    themes = []
+    for page in (0, 1):
+        text = embedded_rules()
+        for name, colours in PALETTE.items():
+            text = text.replace(f"var(--{name})", colours[page])
+        themes.append(text)
+    light, dark = themes
+    changed = [rule for rule in dark.splitlines(keepends=True) if rule not in light]
+    return f"{light}@media (prefers-color-scheme: dark) {{\n{''.join(changed)}}}\n"

@@ -1,241 +1,309 @@
-"""A machine as a standalone SVG picture, with no tool and no font but the reader's own."""
+"""Draws SVG pictures: boxes, arrows with rounded corners, and graphs in columns.
+
+Every function is pure and returns text. Pictures hold no script and no inline style: classes and
+data attributes say what a part is, and `palette` colours it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from itertools import pairwise
+from math import dist, fsum
 from typing import Final
 
-from detent.lifecycle.diagram.arrows import Arrow, Row
-from detent.lifecycle.diagram.graph import LABEL_PADDING, MARK_WIDTH, ROW_HEIGHT, row_indent
-from detent.lifecycle.diagram.layout import Box, LabelBox, Layout, NodeBox, Point, Route, lay_out
-from detent.lifecycle.diagram.legend import legend, legend_size
-from detent.lifecycle.diagram.marks import mark, number
-from detent.lifecycle.diagram.palette import Theme, stylesheet, tone_of
-from detent.lifecycle.diagram.ranks import START
-from detent.lifecycle.diagram.text import escape
-from detent.lifecycle.event import Event
-from detent.lifecycle.machine import Machine, State
+import msgspec
 
-_MARGIN: Final = 24.0
-_LEGEND_GAP: Final = 26.0
+from detent.lifecycle.diagram.palette import ROOT_CLASS, stylesheet
+
+Point = tuple[float, float]
+
+NAME_SIZE: Final = 14.0
+DETAIL_SIZE: Final = 11.0
+BOX_HEIGHT: Final = 46.0
+MARGIN: Final = 16.0
+_BOX_WIDTH_MAX: Final = 240.0
+_BOX_PADDING: Final = 26.0
 _CORNER: Final = 10.0
-_INSET: Final = 3.5
-_HALO: Final = 5.0
-_TIP_LENGTH: Final = 8.0
+_TIP_LENGTH: Final = 9.0
 _TIP_HALF: Final = 4.0
-_CAP: Final = 4.0
+_COLUMN_GAP: Final = 64.0
+_ROW_GAP: Final = 16.0
+# The room that an edge takes in a column that it passes through.
+_LANE_HEIGHT: Final = 8.0
 
-# Shapes and sizes, the same on every page; colours come from the palette.
-_SHAPES: Final = """\
-.detent-diagram text { font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", \
-Helvetica, Arial, sans-serif; }
-.detent-diagram .name { font-size: 14px; font-weight: 600; text-anchor: middle; }
-.detent-diagram .phase { font-size: 10px; text-anchor: middle; opacity: 0.75; }
-.detent-diagram .event { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, \
-"Liberation Mono", "DejaVu Sans Mono", monospace; font-size: 11.5px; }
-.detent-diagram .detail { font-size: 10px; }
-.detent-diagram .key { font-size: 11px; }
-.detent-diagram .badge-text { font-size: 9.5px; font-weight: 700; text-anchor: middle; }
-.detent-diagram .box { stroke-width: 1.5px; }
-.detent-diagram .inner { fill: none; stroke-width: 1px; opacity: 0.7; }
-.detent-diagram .halo { fill: none; stroke-width: 3px; opacity: 0.45; }
-.detent-diagram .line { fill: none; stroke-width: 1.5px; stroke-linecap: round; opacity: 0.85; }
-.detent-diagram .plate { stroke-width: 1px; stroke-opacity: 0.28; }
-.detent-diagram .lit .line { stroke-width: 2.75px; opacity: 1; }
-.detent-diagram .lit .plate { stroke-width: 1.5px; stroke-opacity: 0.9; }
-.detent-diagram .current .box { stroke-width: 3px; }
-.detent-diagram .dim { opacity: 0.34; }
-"""
+# DejaVu Sans is the widest common font and needs this much of its size on average, in bold.
+_EM: Final = 0.65
+_WIDE_EM: Final = 1.05
+_FIRST_WIDE: Final = 0x2E80
+_INVALID: Final = {
+    code: "\ufffd"
+    for code in (*range(0x20), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
+    if chr(code) not in "\t\n\r"
+}
+# A reader would turn a bare line break inside an attribute into a space.
+_BREAKS: Final = {ord(char): f"&#{ord(char)};" for char in "\t\n\r"}
 
 
-def to_svg(machine: Machine, *, theme: Theme | str = Theme.AUTO, lit: Sequence[Event] = ()) -> str:
-    """The picture of `machine`; `lit` is a history whose path is to stand out.
+class Node(msgspec.Struct, frozen=True):
+    """One box: its name, a line below it, and what is shown on hover."""
 
-    Same machine, same history, same bytes. Raises `BadHistory` when the history takes a way that
-    the machine does not have.
-    """
-    return _Picture(machine, lay_out(machine, lit), lit).draw(Theme(theme))
-
-
-class _Picture:
-    def __init__(self, machine: Machine, layout: Layout, lit: Sequence[Event]) -> None:
-        moves = [event for event in lit if event.target is not None]
-        self._machine = machine
-        self._layout = layout
-        self._visited = {START if one.source is None else str(one.source) for one in moves}
-        self._visited |= {str(one.target) for one in moves}
-        self._current = str(moves[-1].target) if moves else None
-
-    def draw(self, theme: Theme) -> str:
-        key = legend_size(self._machine)
-        width = max(self._layout.width, key[0]) + 2 * _MARGIN
-        height = self._layout.height + key[1] + _LEGEND_GAP + 2 * _MARGIN
-        left = (width - self._layout.width) / 2
-        below = self._layout.height + _MARGIN + _LEGEND_GAP
-        parts = [
-            self._head(width, height),
-            f"<style>\n{_SHAPES}{stylesheet(theme)}</style>",
-            f'<rect class="paper" width="{number(width)}" height="{number(height)}" rx="12"/>',
-            *_moved(self._body(), (left, _MARGIN)),
-            *_moved(legend(self._machine), ((width - key[0]) / 2, below)),
-            "</svg>",
-        ]
-        return "\n".join(parts) + "\n"
-
-    def _head(self, width: float, height: float) -> str:
-        title = f"{self._machine.name} lifecycle"
-        states = ", ".join(str(state.name) for state in self._machine.states)
-        story = f" It is now {self._current}." if self._current else ""
-        told = f"State diagram with the states {states}.{story}"
-        size = f'width="{number(width)}" height="{number(height)}"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="detent-diagram" {size} '
-            f'viewBox="0 0 {number(width)} {number(height)}" role="img" '
-            f'aria-label="{escape(title)}">\n'
-            f"<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>"
-        )
-
-    def _body(self) -> Iterator[str]:
-        # What is lit lies on top of what is dimmed, labels on top of all lines.
-        for wanted in (False, True):
-            for route in self._layout.routes:
-                if route.arrow.is_lit is wanted:
-                    yield self._route(route)
-        for node in self._layout.nodes:
-            yield self._node(node)
-        for label in self._layout.labels:
-            yield self._label(label)
-
-    def _classes(self, arrow: Arrow) -> str:
-        tone = tone_of(self._machine.state(arrow.target))
-        if arrow.is_lit:
-            return f"to-{tone} lit"
-        return f"to-{tone} dim" if self._current else f"to-{tone}"
-
-    def _route(self, route: Route) -> str:
-        arrow = route.arrow
-        events = ", ".join(row.text for row in arrow.rows if not row.is_detail)
-        told = escape(f"{route.source or '(new)'} \u2192 {arrow.target}: {events}")
-        ends = f'data-from="{escape(route.source)}" data-to="{escape(arrow.target)}"'
-        return (
-            f'<g class="edge {self._classes(arrow)}" {ends}><title>{told}</title>'
-            f'<path class="line" d="{_path(route.points)}"/>'
-            f'<path class="tip" d="{_tip(route.points)}"/></g>'
-        )
-
-    def _label(self, label: LabelBox) -> str:
-        box = label.box
-        left, top = box.left + LABEL_PADDING[0] / 2, box.top + LABEL_PADDING[1] / 2
-        rows = "".join(
-            _row(row, label.arrow, (left, top + ROW_HEIGHT * at))
-            for at, row in enumerate(label.arrow.rows)
-        )
-        # The paper below stays opaque when the label is dimmed: no line shows through the words.
-        paper = f'<rect class="paper" {_frame(box)} rx="6"/>'
-        plate = f'<rect class="plate" {_frame(box)} rx="6"/>'
-        return f'{paper}<g class="label {self._classes(label.arrow)}">{plate}{rows}</g>'
-
-    def _node(self, node: NodeBox) -> str:
-        dim = " dim" if self._current and node.name not in self._visited else ""
-        x, y = node.box.middle
-        if node.name == START:
-            dot = f'<circle class="start" cx="{number(x)}" cy="{number(y)}" r="7"/>'
-            return f'<g class="birth{dim}"><title>(new)</title>{dot}</g>'
-        state = self._machine.state(node.name)
-        now = " current" if node.name == self._current else ""
-        return (
-            f'<g class="state {tone_of(state)}{dim}{now}" data-state="{escape(node.name)}">'
-            f"<title>{escape(_tooltip(self._machine, state))}</title>"
-            f"{_frames(node.box, state.is_terminal, bool(now))}"
-            f"{_words('name', node.name, (x, y - 1))}"
-            f"{_words('phase', state.phase, (x, y + 13))}</g>"
-        )
+    id: str
+    name: str
+    detail: str
+    state: str
+    tone: str
+    tooltip: str = ""
 
 
-def _moved(parts: Iterable[str], to: Point) -> Iterator[str]:
-    yield f'<g transform="translate({number(to[0])} {number(to[1])})">'
-    yield from parts
-    yield "</g>"
+def escape(text: object) -> str:
+    """Return text for XML content or an attribute; what XML cannot hold becomes U+FFFD."""
+    return html.escape(str(text).translate(_INVALID)).translate(_BREAKS)
 
 
-def _frame(box: Box) -> str:
+def text_width(text: str, size: float) -> float:
+    """Return an upper bound of the width of a text in pixels."""
+    return size * fsum(_WIDE_EM if ord(char) >= _FIRST_WIDE else _EM for char in text)
+
+
+def cut(text: str, size: float, width: float) -> str:
+    """Return the text, ending in an ellipsis if it would be wider than `width`."""
+    if text_width(text, size) <= width:
+        return text
+    kept = text[: int(width / size / _EM)]
+    while kept and text_width(f"{kept}\u2026", size) > width:
+        kept = kept[:-1]
+    return f"{kept}\u2026"
+
+
+def number(value: float) -> str:
+    """Return a coordinate with at most one decimal, the same on every platform."""
+    # Adding zero turns -0.0 into 0.
+    return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
+
+
+def text_element(style: str, markup: str, at: Point) -> str:
+    """Return a text centred on `at`; its markup is escaped already."""
+    place = f'x="{number(at[0])}" y="{number(at[1])}" text-anchor="middle"'
+    return f'<text class="{style}" {place}>{markup}</text>'
+
+
+def box(
+    node: Node, centre: Point, width: float, *, classes: str = "", is_round: bool = False
+) -> str:
+    """Return a box with two lines of text, which must fit."""
+    x, y = centre
+    corner = BOX_HEIGHT / 2 if is_round else _CORNER
+    place = f'x="{number(x - width / 2)}" y="{number(y - BOX_HEIGHT / 2)}"'
+    size = f'width="{number(width)}" height="{number(BOX_HEIGHT)}" rx="{number(corner)}"'
+    style = " ".join(filter(None, ("state", f"state-{node.state}", node.tone, classes)))
     return (
-        f'x="{number(box.left)}" y="{number(box.top)}" '
-        f'width="{number(box.width)}" height="{number(box.height)}"'
+        f'<g class="{escape(style)}" data-node="{escape(node.id)}">'
+        f"<title>{escape(node.tooltip)}</title>"
+        f'<rect class="paper" {place} {size}/><rect class="box" {place} {size}/>'
+        + text_element("name", escape(node.name), (x, y - 1 if node.detail else y + 5))
+        + text_element("detail", escape(node.detail), (x, y + 14))
+        + "</g>"
     )
 
 
-def _words(style: str, words: str, at: Point) -> str:
-    where = f'x="{number(at[0])}" y="{number(at[1])}"'
-    return f'<text class="words {style}" {where}>{escape(words)}</text>'
+def polyline(points: Sequence[Point]) -> str:
+    """Return the arrow along these points: a line with rounded corners, and its tip."""
+    parts = [f"M{_at(points[0])}"]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        start, end = _toward(corner, before, _CORNER), _toward(corner, after, _CORNER)
+        parts.append(f"L{_at(start)}Q{_at(corner)} {_at(end)}")
+    return _arrow("".join(parts) + f"L{_at(_toward(points[-1], points[-2], _TIP_LENGTH))}", points)
 
 
-def _grown(box: Box, by: float) -> Box:
-    return Box(box.left - by, box.top - by, box.width + 2 * by, box.height + 2 * by)
+def curve(points: Sequence[Point]) -> str:
+    """Return the arrow along these points: level at each of them, and its tip."""
+    parts = [f"M{_at(points[0])}"]
+    last = (points[-1][0] - _TIP_LENGTH, points[-1][1])
+    for (x1, y1), (x2, y2) in pairwise((*points[:-1], last)):
+        half = (x1 + x2) / 2
+        level = f"L{_at((x2, y2))}"
+        bend = f"C{_at((half, y1))} {_at((half, y2))} {_at((x2, y2))}"
+        parts.append(level if y1 == y2 else bend)
+    return _arrow("".join(parts), (last, points[-1]))
 
 
-def _frames(box: Box, is_terminal: bool, is_current: bool) -> str:
-    """The border of a state: round and doubled for an end, with a halo where the record stands."""
-    corner = box.height / 2 if is_terminal else _CORNER
-    parts = [f'<rect class="box" {_frame(box)} rx="{number(corner)}"/>']
-    if is_terminal:
-        inner = _grown(box, -_INSET)
-        parts.append(f'<rect class="rim inner" {_frame(inner)} rx="{number(corner - _INSET)}"/>')
-    if is_current:
-        halo = _grown(box, _HALO)
-        parts.append(f'<rect class="rim halo" {_frame(halo)} rx="{number(corner + _HALO)}"/>')
-    return "".join(parts)
+def _arrow(path: str, points: Sequence[Point]) -> str:
+    """Return the line, and a tip at the last point that looks away from the one before."""
+    (x1, y1), (x, y) = points[-2:]
+    length = dist((x1, y1), (x, y))
+    dx, dy = (x - x1) / length, (y - y1) / length
+    back = (x - dx * _TIP_LENGTH, y - dy * _TIP_LENGTH)
+    one = (back[0] - dy * _TIP_HALF, back[1] + dx * _TIP_HALF)
+    two = (back[0] + dy * _TIP_HALF, back[1] - dx * _TIP_HALF)
+    tip = f"M{_at((x, y))}L{_at(one)}L{_at(two)}Z"
+    return f'<path class="line" d="{path}"/><path class="tip" d="{tip}"/>'
 
 
-def _tooltip(machine: Machine, state: State) -> str:
-    also = [
-        f"{one.event} ({', '.join(one.actors)})"
-        for one in machine.amendments
-        if state.name in one.states
+def _at(point: Point) -> str:
+    return f"{number(point[0])} {number(point[1])}"
+
+
+def _toward(start: Point, goal: Point, length: float) -> Point:
+    """Return the point `length` away from `start`, but at most half of the way to `goal`."""
+    share = min(0.5, length / dist(start, goal))
+    return start[0] + (goal[0] - start[0]) * share, start[1] + (goal[1] - start[1]) * share
+
+
+def document(
+    title: str,
+    description: str,
+    size: Point,
+    parts: Iterable[str],
+    *,
+    classes: str = "",
+    is_embedded: bool = False,
+) -> str:
+    """Return the whole picture.
+
+    An embedded one brings no colours and no background: its page has them, and its page's policy
+    may forbid a stylesheet inside the picture.
+    """
+    width, height = map(number, size)
+    look = [
+        f"<style>\n{stylesheet()}</style>",
+        f'<rect class="paper" width="{width}" height="{height}" rx="12"/>',
     ]
-    also += [
-        f"{edge.event} ({', '.join(edge.actors)})"
-        for edge in machine.edges
-        if state.name == edge.target and state.name in edge.sources
+    named = f'class="{f"{ROOT_CLASS} {classes}".strip()}" role="img" aria-label="{escape(title)}"'
+    measured = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {measured} {named}>',
+        f"<title>{escape(title)}</title>",
+        f"<desc>{escape(description)}</desc>",
+        *([] if is_embedded else look),
+        *parts,
+        "</svg>",
     ]
-    told = f"{state.name} ({state.phase}): {state.meaning}"
-    return f"{told}\nWithout leaving it: {', '.join(also)}" if also else told
+    return "\n".join(lines) + "\n"
 
 
-def _row(row: Row, arrow: Arrow, corner: Point) -> str:
-    left, base = corner[0], corner[1] + ROW_HEIGHT - _CAP
-    words = left + row_indent(row, arrow)
-    parts = [] if row.step is None else [_badge(row.step, left + 7, base - 4)]
-    for column, actor in enumerate(reversed(arrow.actors)):
-        if actor in row.actors:
-            parts.append(mark(actor, words - MARK_WIDTH * (column + 1) + 4, base - 4))
-    style = "detail faint" if row.is_detail else "event ink"
-    at = f'x="{number(words)}" y="{number(base)}"'
-    return "".join((*parts, f'<text class="{style}" {at}>{escape(row.text)}</text>'))
+# --- graphs in columns ----------------------------------------------------------------------------
+
+# A node by its id, or the lane that an edge takes through a column: source, target, column.
+_Slot = str | tuple[str, str, int]
 
 
-def _badge(step: int, x: float, y: float) -> str:
-    dot = f'<circle class="badge" cx="{number(x)}" cy="{number(y)}" r="7"/>'
-    at = f'x="{number(x)}" y="{number(y + 3.5)}"'
-    return f'{dot}<text class="badge-text" {at}>{step}</text>'
+def graph_svg(
+    title: str,
+    nodes: Sequence[Node],
+    edges: Iterable[tuple[str, str]],
+    *,
+    is_embedded: bool = False,
+) -> str:
+    """Return the picture of a graph without cycles, from left to right.
+
+    A node stands one column behind the last of those that lead to it. Long names are cut, the whole
+    name is shown on hover. Edges to or from nodes that are not there are left out.
+    """
+    known = {node.id: _fitted(node) for node in nodes}
+    found = [edge for edge in dict.fromkeys(edges) if edge[0] in known and edge[1] in known]
+    columns, chains = _columns(known, found)
+    heights = _heights(columns, [link for chain in chains for link in pairwise(chain)])
+    widths = [
+        max((_width(known[slot]) for slot in column if isinstance(slot, str)), default=0.0)
+        for column in columns
+    ]
+    lefts = [MARGIN + fsum(widths[:at]) + at * _COLUMN_GAP for at in range(len(columns))]
+    sides = {
+        slot: (left, left + width)
+        for column, left, width in zip(columns, lefts, widths, strict=True)
+        for slot in column
+    }
+    parts = []
+    for chain in chains:
+        source, target = chain[0], chain[-1]
+        points = [(sides[slot][side], heights[slot]) for slot in chain for side in (0, 1)][1:-1]
+        ends = f'data-source="{escape(source)}" data-target="{escape(target)}"'
+        parts.append(f'<g class="edge" {ends}>{curve(points)}</g>')
+    for node in known.values():
+        left, right = sides[node.id]
+        parts.append(box(node, ((left + right) / 2, heights[node.id]), right - left))
+    width = fsum(widths) + _COLUMN_GAP * max(len(columns) - 1, 0) + 2 * MARGIN
+    height = max(heights.values(), default=0.0) + BOX_HEIGHT / 2 + MARGIN
+    described = ", ".join(f"{node.name} ({node.state})" for node in nodes)
+    return document(title, described, (width, height), parts, is_embedded=is_embedded)
 
 
-def _path(points: Sequence[Point]) -> str:
-    (x, y), *_ = points
-    parts = [f"M{number(x)} {number(y)}"]
-    for (x1, y1), (x2, y2) in pairwise(points):
-        half = number((y1 + y2) / 2)
-        end = f"{number(x2)} {number(y2)}"
-        bend = f"C{number(x1)} {half} {number(x2)} {half} {end}"
-        parts.append(f"L{end}" if x1 == x2 else bend)
-    return "".join(parts)
-
-
-def _tip(points: Sequence[Point]) -> str:
-    x, y = points[-1]
-    back = -_TIP_LENGTH if y > points[-2][1] else _TIP_LENGTH
-    sides = (
-        f"L{number(x - _TIP_HALF)} {number(y + back)}L{number(x + _TIP_HALF)} {number(y + back)}"
+def _fitted(node: Node) -> Node:
+    room = _BOX_WIDTH_MAX - _BOX_PADDING / 2
+    return msgspec.structs.replace(
+        node,
+        name=cut(node.name, NAME_SIZE, room),
+        detail=cut(node.detail, DETAIL_SIZE, room),
+        tooltip=node.tooltip or f"{node.name}\n{node.detail}".rstrip(),
     )
-    return f"M{number(x)} {number(y)}{sides}Z"
+
+
+def _width(node: Node) -> float:
+    wanted = max(text_width(node.name, NAME_SIZE), text_width(node.detail, DETAIL_SIZE))
+    return min(wanted + _BOX_PADDING, _BOX_WIDTH_MAX)
+
+
+def _columns(
+    known: Mapping[str, Node], edges: Sequence[tuple[str, str]]
+) -> tuple[list[list[_Slot]], list[list[_Slot]]]:
+    """Return what stands in each column from top to bottom, and the slots of each edge."""
+    sources: dict[str, list[str]] = {name: [] for name in known}
+    for source, target in edges:
+        sources[target].append(source)
+    depth: dict[str, int] = {}
+    for name in TopologicalSorter(sources).static_order():
+        depth[name] = max((depth[source] + 1 for source in sources[name]), default=0)
+    columns: list[list[_Slot]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    for name in known:
+        columns[depth[name]].append(name)
+    chains: list[list[_Slot]] = []
+    for source, target in edges:
+        lanes = [(source, target, at) for at in range(depth[source] + 1, depth[target])]
+        for lane in lanes:
+            columns[lane[2]].append(lane)
+        chains.append([source, *lanes, target])
+    before: dict[_Slot, list[_Slot]] = {}
+    for one, two in (link for chain in chains for link in pairwise(chain)):
+        before.setdefault(two, []).append(one)
+    for above, column in pairwise(columns):
+        order = {slot: at for at, slot in enumerate(above)}
+        # Below those that lead to them, so that few edges cross; equals keep their order.
+        column.sort(key=lambda slot: _mean([order[one] for one in before[slot] if one in order]))
+    return columns, chains
+
+
+def _heights(
+    columns: Sequence[Sequence[_Slot]], links: Sequence[tuple[_Slot, _Slot]]
+) -> dict[_Slot, float]:
+    """Return the middle of each slot: the fullest column is stacked, the rest line up with it."""
+    linked: dict[_Slot, list[_Slot]] = {}
+    for one, two in links:
+        linked.setdefault(one, []).append(two)
+        linked.setdefault(two, []).append(one)
+    heights: dict[_Slot, float] = {}
+    fullest = max(range(len(columns)), key=lambda at: len(columns[at]), default=0)
+    for at in (*range(fullest, len(columns)), *range(fullest - 1, -1, -1)):
+        wishes = [
+            _mean([heights[one] for one in linked.get(slot, ()) if one in heights])
+            for slot in columns[at]
+        ]
+        middles: list[float] = []
+        room = 0.0
+        for slot, wish in zip(columns[at], wishes, strict=True):
+            half = (BOX_HEIGHT if isinstance(slot, str) else _LANE_HEIGHT) / 2
+            least = middles[-1] + room + _ROW_GAP + half if middles else wish
+            middles.append(max(wish, least))
+            room = half
+        # Pushing apart has moved them down only: half of it is taken back.
+        shift = _mean([wish - middle for wish, middle in zip(wishes, middles, strict=True)])
+        heights.update(
+            {slot: middle + shift for slot, middle in zip(columns[at], middles, strict=True)}
+        )
+    top = min(heights.values(), default=0.0) - BOX_HEIGHT / 2 - MARGIN
+    return {slot: middle - top for slot, middle in heights.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fsum(values) / len(values) if values else 0.0

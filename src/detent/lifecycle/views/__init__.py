@@ -12,7 +12,6 @@ from detent.lifecycle.views.engines import (
     CANCELLED_CODE,
     CATEGORIES,
     ENGINE,
-    NEW_NAMES,
     OLD_NAMES,
     TELEMETRY,
     TELEMETRY_PROGRESS,
@@ -21,34 +20,28 @@ from detent.lifecycle.views.engines import (
 )
 from detent.lifecycle.views.jobnik import (
     DEFAULT_PRIORITY,
-    JOBNIK,
     JOBNIK_PRIORITIES,
     STAGE_WORDS,
     SUMMARY_KEYS,
     WORKFLOW_WORDS,
 )
-from detent.lifecycle.views.names import FOREIGN_WORDS, foreign_word
 from detent.lifecycle.views.ojs import OJS, OJS_PRIORITIES, OJS_WORKFLOW_WORDS
 from detent.lifecycle.views.rest import REST
-from detent.lifecycle.views.shapes import SHAPES, Shape, Slot, as_args, as_object, inputs_of, slot
+from detent.lifecycle.views.shapes import as_args, as_object, inputs_of
 from detent.lifecycle.views.showing import VIEWS, view
-from detent.lifecycle.views.table import Extension, Field, Shown, View, ViewName, When, Word
+from detent.lifecycle.views.table import Extension, Shown, View, ViewName
 
 __all__ = [
     "CANCELLED_CODE",
     "CATEGORIES",
     "DEFAULT_PRIORITY",
     "ENGINE",
-    "FOREIGN_WORDS",
-    "JOBNIK",
     "JOBNIK_PRIORITIES",
-    "NEW_NAMES",
     "OJS",
     "OJS_PRIORITIES",
     "OJS_WORKFLOW_WORDS",
     "OLD_NAMES",
     "REST",
-    "SHAPES",
     "STAGE_WORDS",
     "SUMMARY_KEYS",
     "TELEMETRY",
@@ -57,19 +50,12 @@ __all__ = [
     "WORKFLOW_WORDS",
     "Category",
     "Extension",
-    "Field",
-    "Shape",
     "Shown",
-    "Slot",
     "View",
     "ViewName",
-    "When",
-    "Word",
     "as_args",
     "as_object",
     "category",
-    "foreign_word",
     "inputs_of",
-    "slot",
     "view",
 ]

@@ -115,8 +115,6 @@ OLD_NAMES: dict[str, str] = {
     "failed": "failed",
 }
 """Word -> what it was called before; `dispatched` is new and had no name."""
-NEW_NAMES: dict[str, str] = {old: new for new, old in OLD_NAMES.items()}
-"""What a state was called before -> its word now."""
 
 TELEMETRY_PROGRESS = "JOB_PROGRESS"
 """Progress is a note, not an event: it is only ever sent live."""

@@ -19,11 +19,10 @@ from detent.lifecycle.worker.moves import (
     stop,
     suspend,
 )
-from detent.lifecycle.worker.outcome import Ending, Exit, derive_final_status, is_interruption
+from detent.lifecycle.worker.outcome import Ending, Exit, derive_final_status
 from detent.lifecycle.worker.record import Instance, apply, fold
 from detent.lifecycle.worker.steps import Accepted, Answer, Detail, Order, Unchanged
 from detent.lifecycle.worker.table import (
-    DEFAULT_CAUSES,
     EDGE_EVENTS,
     EDGE_IDS,
     WORKER,
@@ -34,7 +33,6 @@ from detent.lifecycle.worker.table import (
 )
 
 __all__ = [
-    "DEFAULT_CAUSES",
     "EDGE_EVENTS",
     "EDGE_IDS",
     "WORKER",
@@ -61,7 +59,6 @@ __all__ = [
     "faults",
     "fold",
     "hold",
-    "is_interruption",
     "kill",
     "lose",
     "move",

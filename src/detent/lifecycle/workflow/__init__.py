@@ -57,10 +57,8 @@ from detent.lifecycle.workflow.standing import Outlook, gate_of, is_claimable, o
 from detent.lifecycle.workflow.table import (
     STEP,
     WORKFLOW,
-    StepCause,
     StepEvent,
     StepState,
-    WorkflowCause,
     WorkflowEvent,
     WorkflowState,
 )
@@ -91,7 +89,6 @@ __all__ = [
     "Release",
     "Resume",
     "Step",
-    "StepCause",
     "StepEvent",
     "StepPlan",
     "StepState",
@@ -100,7 +97,6 @@ __all__ = [
     "Wait",
     "WhenEmpty",
     "Workflow",
-    "WorkflowCause",
     "WorkflowEvent",
     "WorkflowState",
     "apply_step",

@@ -71,11 +71,6 @@ class ProcessBody:
         return self._program.suspendable or self._program.freezes
 
     @property
-    def resumable(self) -> bool:
-        """Whether it can say where it stands, for the one after it."""
-        return self._program.resumable
-
-    @property
     def waits(self) -> bool:
         """Whether it says that it waits for others before it can be ready."""
         return self._talk is not None and self._talk.waits
@@ -158,10 +153,6 @@ class ProcessBody:
             signal_session(leader.pid, signal.SIGCONT)
         elif leader is not None:
             await self._spoken().ask("resume", "awake")
-
-    async def pause(self) -> str:
-        """Ask it where it stands; it answers when nothing is in flight."""
-        return str((await self._spoken().ask("pause", "paused")).get("token", ""))
 
     async def probe(self) -> bool:
         """Whether it answers on its channel; one that never joined can only be seen to live."""

@@ -84,7 +84,7 @@ class Conversation:
                 self.waits = message.get("on") is True
             case "ready":
                 self._ready.set()
-            case "quiet" | "awake" | "well" | "paused" as kind:
+            case "quiet" | "awake" | "well" as kind:
                 self._answered(kind, message)
             case "status" if isinstance(message.get("done"), int):
                 self.done = message["done"]

@@ -27,8 +27,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What to run, and how it is treated.
 
     `min_uptime_s` is how long it has to live to count as ready; `None` if only its own word counts.
-    With `freezes` a suspend stops the whole session in its tracks, without asking it. `resumable`:
-    it answers `pause` with a token that the next one is handed.
+    With `freezes` a suspend stops the whole session in its tracks, without asking it.
     """
 
     command: tuple[str, ...]
@@ -38,7 +37,6 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     min_uptime_s: float | None = 1.0
     suspendable: bool = True
     freezes: bool = False
-    resumable: bool = False
     memory_bytes: int | None = None
     nice: int = 0
 

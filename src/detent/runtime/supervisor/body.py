@@ -33,7 +33,6 @@ class Handover(msgspec.Struct, frozen=True):
     prev_exit: int | None = None
     prev_status: str | None = None
     prev_cause: str | None = None
-    resume_token: str | None = None
     suspended: bool = False
 
     def environment(self) -> dict[str, str]:
@@ -46,7 +45,6 @@ class Handover(msgspec.Struct, frozen=True):
             "PREV_EXIT": self.prev_exit,
             "PREV_STATUS": self.prev_status,
             "PREV_CAUSE": self.prev_cause,
-            "RESUME_TOKEN": self.resume_token,
             "SUSPENDED": 1 if self.suspended else None,
         }
         return {_PREFIX + name: str(value) for name, value in told.items() if value is not None}

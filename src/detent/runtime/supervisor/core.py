@@ -234,7 +234,6 @@ class Core:
     def has_begun(self, slot: Slot, live: Live) -> None:
         """It is ready: from now on it is looked after."""
         self.tree.count("workers_started_total", type=slot.spec.kind)
-        slot.forget_token()
         self._care.take(slot, live)
 
     def has_ended(self, slot: Slot, live: Live) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from detent.lifecycle.diagram import to_mermaid
+from detent.lifecycle.diagram import lifecycle_mermaid
 from detent.lifecycle.event import Event
 from detent.lifecycle.worker import WORKER, Health, WorkerState, fold
 from detent.runtime.supervisor.snapshot import (
@@ -87,7 +87,7 @@ def system_diagram(
 def state_diagram(name: str, events: Sequence[Event]) -> str:
     """All states and moves of a worker, with those that this instance has made."""
     record = fold(events)
-    lines = to_mermaid(WORKER, lit=events).splitlines()
+    lines = lifecycle_mermaid(WORKER, history=events).splitlines()
     if record is not None:
         told = [name, f"instance {record.id}"]
         told += [] if record.pid is None else [f"PID {record.pid}"]

@@ -38,7 +38,6 @@ class SlotRow(msgspec.Struct, frozen=True):
     resume_id: str
     attempts: int = 0
     suspended: bool = False
-    resume_token: str | None = None
 
 
 def entry_of(row: Sequence[Any]) -> Entry:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
-from detent.errors import DetentError
+from detent.errors import BadSpec, DetentError
 from detent.lifecycle.worker import Ending, Exit
 from detent.runtime.supervisor.body import Born, Handover, Usage
+
+_log: Final = logging.getLogger("detent.supervisor")
 
 
 class Gate:
@@ -75,30 +78,38 @@ class Gate:
         self._opened.set()
 
 
-class Work:
-    """What a function worker is given: what it took over, its gate, and when it must stop."""
+class WorkerContext:
+    """The argument of a function worker: who it is, when to pause, and when to stop.
+
+    `handover` tells the slot, the attempt, and how the attempt before it ended. `stopping` is set
+    when the worker is asked to stop. `done` counts finished units of work, if the function does so.
+    """
 
     def __init__(self, handover: Handover) -> None:
         self.handover = handover
         self.gate = Gate()
         self.stopping = threading.Event()
-        """Set when it is asked to stop; a thread looks at this, or passes through the gate."""
         self.done = 0
-        """Units of work finished; the function counts them, if somebody recycles by them."""
-        self.token = ""
-        """Where the next one would go on; the function moves it, if it can be paused."""
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
+    async def acheckpoint(self) -> None:
+        """Wait here while the worker is suspended. Raises `CancelledError` when it must stop."""
+        await self.gate.aenter()
+
+    def checkpoint(self) -> None:
+        """The same for a function that runs in a thread."""
+        self.gate.enter()
+
     def ready(self) -> None:
-        """Say that it is ready; a worker that never says so is ready from the start."""
+        """Report that the worker is ready; only waited for with `wait_ready`. Thread-safe."""
         self._loop.call_soon_threadsafe(self._ready.set)
 
     async def readied(self) -> None:
         await self._ready.wait()
 
 
-Function = Callable[[Work], Awaitable[Any] | Any]
+WorkerFunction = Callable[[WorkerContext], Awaitable[Any] | Any]
 
 
 class FunctionBody:
@@ -108,19 +119,17 @@ class FunctionBody:
 
     def __init__(
         self,
-        function: Function,
+        function: WorkerFunction,
         *,
         suspendable: bool = False,
-        resumable: bool = False,
         says_ready: bool = False,
         probe: Callable[[], bool] | None = None,
     ) -> None:
         self.suspendable = suspendable
-        self.resumable = resumable
         self._function = function
         self._says_ready = says_ready
         self._probe = probe
-        self._work: Work | None = None
+        self._work: WorkerContext | None = None
         self._task: asyncio.Task[Exit] | None = None
         self._thread: threading.Thread | None = None
         self._end: asyncio.Future[Exit] | None = None
@@ -129,9 +138,9 @@ class FunctionBody:
         """Call it, in this loop or in a thread of its own."""
         loop = asyncio.get_running_loop()
         self._end = loop.create_future()
-        self._work = Work(handover)
+        self._work = WorkerContext(handover)
         if inspect.iscoroutinefunction(self._function):
-            doing = _ended(self._function(self._work))
+            doing = self._ended(self._function(self._work))
             self._task = loop.create_task(doing, name=handover.instance)
             self._task.add_done_callback(lambda task: self._settle(_seen(task)))
             return None
@@ -192,11 +201,6 @@ class FunctionBody:
         if self._work is not None:
             self._work.gate.open()
 
-    async def pause(self) -> str:
-        """Come back with its token when it stands at its gate."""
-        await self.suspend()
-        return "" if self._work is None else self._work.token
-
     async def probe(self) -> bool:
         """What its own probe says; without one, that it has not ended."""
         return self._probe() if self._probe is not None else not self._is_over
@@ -213,31 +217,42 @@ class FunctionBody:
     def _is_over(self) -> bool:
         return self._end is None or self._end.done()
 
-    def _in_thread(self, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+    def _in_thread(self, loop: asyncio.AbstractEventLoop, work: WorkerContext) -> None:
         try:
-            self._function(work)
+            _refuse_coroutine(self._function(work))
             seen = Exit(Ending.RETURNED)
         except BaseException as error:
-            seen = _raised(error)
+            seen = self._raised(error)
         try:
             loop.call_soon_threadsafe(self._settle, seen)
         except RuntimeError:
             return  # It was left behind, and even the loop is gone.
 
+    async def _ended(self, doing: Awaitable[Any]) -> Exit:
+        """How it ended, as a value: what a task does not keep to itself ends the loop of all."""
+        try:
+            await doing
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            return self._raised(error)
+        return Exit(Ending.RETURNED)
+
+    def _raised(self, error: BaseException) -> Exit:
+        if isinstance(error, asyncio.CancelledError):
+            return Exit(Ending.CANCELLED)
+        if isinstance(error, KeyboardInterrupt):
+            return Exit(Ending.INTERRUPTED)
+        if isinstance(error, TimeoutError):
+            return Exit(Ending.TIMED_OUT, code=type(error).__name__)
+        slot = self._work.handover.slot if self._work is not None else ""
+        _log.warning("the function of %s raised", slot, exc_info=error)
+        code = error.code if isinstance(error, DetentError) else type(error).__name__
+        return Exit(Ending.RAISED, code=code)
+
     def _settle(self, seen: Exit) -> None:
         if self._end is not None and not self._end.done():
             self._end.set_result(seen)
-
-
-async def _ended(doing: Awaitable[Any]) -> Exit:
-    """How it ended, as a value: what a task does not keep to itself ends the loop of all."""
-    try:
-        await doing
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:
-        return _raised(error)
-    return Exit(Ending.RETURNED)
 
 
 def _frames(waiting: Any) -> Iterator[FrameType]:
@@ -251,12 +266,11 @@ def _seen(task: asyncio.Task[Exit]) -> Exit:
     return Exit(Ending.CANCELLED) if task.cancelled() else task.result()
 
 
-def _raised(error: BaseException) -> Exit:
-    if isinstance(error, asyncio.CancelledError):
-        return Exit(Ending.CANCELLED)
-    if isinstance(error, KeyboardInterrupt):
-        return Exit(Ending.INTERRUPTED)
-    if isinstance(error, TimeoutError):
-        return Exit(Ending.TIMED_OUT, code=type(error).__name__)
-    code = error.code if isinstance(error, DetentError) else type(error).__name__
-    return Exit(Ending.RAISED, code=code)
+def _refuse_coroutine(result: object) -> None:
+    """Fail a plain function that returns a coroutine: nobody would ever run it."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise BadSpec(
+            "The function returned a coroutine, which nobody awaits. Define it with `async def`",
+            field="function",
+        )

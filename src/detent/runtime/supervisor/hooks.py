@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from time import monotonic
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
@@ -14,7 +13,6 @@ from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 _log = logging.getLogger("detent.supervisor")
 _SLOW_S: Final = 5.0
 Hook = Callable[[], Awaitable[None] | None]
-T = TypeVar("T")
 
 
 class Hooks:
@@ -44,38 +42,6 @@ class Hooks:
             if not running.cancelled() and (error := running.exception()) is not None:
                 self._metrics.count(f"{PREFIX}hooks_panicked_total", {})
                 _log.error("%s failed", _name(hook), exc_info=error)
-
-
-async def shielded(work: Coroutine[Any, Any, T], metrics: Metrics | None = None) -> T:
-    """Work that must finish: whoever is cancelled while it runs waits for it, then goes."""
-    numbers, begun = harmless(metrics), monotonic()
-    numbers.count(f"{PREFIX}critical_section_entered_total", {})
-    try:
-        return await _finished(work)
-    except asyncio.CancelledError:
-        numbers.count(f"{PREFIX}critical_section_cancelled_total", {})
-        raise
-    finally:
-        taken = monotonic() - begun
-        numbers.observe(f"{PREFIX}critical_section_duration_seconds", taken, {})
-
-
-async def _finished(work: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            cancelled = True
-        except BaseException:
-            if not cancelled:
-                raise
-    if cancelled:
-        raise asyncio.CancelledError
-    return task.result()
 
 
 async def _call(hook: Hook) -> None:

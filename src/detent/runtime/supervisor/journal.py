@@ -124,11 +124,11 @@ class Journal:
         """What is kept about a slot."""
         with self._reading() as db:
             row = db.execute(sql.SLOT, (name,)).fetchone()
-        return None if row is None else SlotRow(name, row[0], row[1], bool(row[2]), row[3])
+        return None if row is None else SlotRow(name, row[0], row[1], bool(row[2]))
 
     def put_slot(self, row: SlotRow) -> None:
         """Keep this about a slot."""
-        told = (row.name, row.resume_id, row.attempts, row.suspended, row.resume_token)
+        told = (row.name, row.resume_id, row.attempts, row.suspended)
         with self._transaction() as db:
             db.execute(sql.PUT_SLOT, told)
 

@@ -60,33 +60,3 @@ class Harmless:
 def harmless(metrics: Metrics | None) -> Metrics:
     """What somebody handed in, or nothing: whoever counts need not look at what becomes of it."""
     return NoMetrics() if metrics is None else Harmless(metrics)
-
-
-class LogMetrics:
-    """Writes every number into the log, for development."""
-
-    def count(self, name: str, labels: Mapping[str, str]) -> None:
-        """One line."""
-        _log.info("%s +1 %s", name, dict(labels))
-
-    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
-        """One line."""
-        _log.info("%s %s %s", name, value, dict(labels))
-
-
-class LabelPolicy:
-    """Rewrites labels on their way, so that names made by users do not become time series."""
-
-    def __init__(
-        self, inner: Metrics, rewrite: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> None:
-        self._inner = inner
-        self._rewrite = rewrite
-
-    def count(self, name: str, labels: Mapping[str, str]) -> None:
-        """With the labels that the policy leaves."""
-        self._inner.count(name, self._rewrite(labels))
-
-    def observe(self, name: str, value: float, labels: Mapping[str, str]) -> None:
-        """With the labels that the policy leaves."""
-        self._inner.observe(name, value, self._rewrite(labels))

@@ -37,14 +37,14 @@ async def is_well(live: Live, timeout_s: float) -> bool:
 
 
 async def keep_probing(core: Core, slot: Slot, live: Live, probe: Probe) -> None:
-    """Until it ends. While it is quiet, or probes are switched off, nothing counts."""
+    """Probe until the instance ends. Answers count only while it is running."""
     bad = good = 0
     while not await done_within(core.tree.clock, probe.interval_s, live.done):
-        if live.state is WorkerState.STOPPING and slot.is_probed:
+        if live.state is WorkerState.STOPPING:
             bad = 0 if await is_well(live, probe.timeout_s) else bad + 1
             await _hurry(core, slot, live, probe, bad)
             continue
-        if live.state is not WorkerState.RUNNING or not slot.is_probed:
+        if live.state is not WorkerState.RUNNING:
             bad = good = 0
             _tell(live, Health.UNKNOWN)
             continue

@@ -7,6 +7,7 @@ kills every worker's session before this process exits: nobody is left behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -22,7 +23,6 @@ import msgspec
 from detent.errors import DetentError
 from detent.host import is_echo
 from detent.runtime.supervisor.clock import Clock, SystemClock, done_within
-from detent.runtime.supervisor.hearing import hear
 from detent.runtime.supervisor.hooks import Hooks
 from detent.runtime.supervisor.metrics import PREFIX, Metrics, harmless
 
@@ -95,10 +95,6 @@ class Taps:
         self.is_cancelled = True
         return Act.CANCEL
 
-    def reset(self) -> None:
-        """Somebody has dealt with it: count anew."""
-        self._count = 0
-
     def _forces(self) -> bool:
         limit = self.rules.force_after
         if limit <= 0:
@@ -134,17 +130,26 @@ class Signals:
         self._is_stale = self._is_reloading = False
         """Whether a reload is due, and whether one is under way."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving: list[Callable[[], None]] = []
+        self._handlers = contextlib.ExitStack()
 
     def __enter__(self) -> Signals:
-        self._leaving = [hear(number, self.heard) for number in (signal.SIGINT, signal.SIGTERM)]
+        self._listen(signal.SIGINT, lambda: self.heard(signal.SIGINT))
+        self._listen(signal.SIGTERM, lambda: self.heard(signal.SIGTERM))
         if self._reload is not None:
-            self._leaving.append(hear(signal.SIGHUP, lambda _: self.heard_reload()))
+            self._listen(signal.SIGHUP, self.heard_reload)
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self._leaving:
-            self._leaving.pop()()
+        self._handlers.close()
+
+    def _listen(self, number: signal.Signals, handler: Callable[[], None]) -> None:
+        """Handle a signal in the running loop until this context is left."""
+        loop, before = asyncio.get_running_loop(), signal.getsignal(number)
+        loop.add_signal_handler(number, handler)
+        # The loop resets a removed signal to its default action, not to its former handler.
+        if before is not None:
+            self._handlers.callback(signal.signal, number, before)
+        self._handlers.callback(loop.remove_signal_handler, number)
 
     def heard(self, number: int) -> None:
         """A signal has come. It goes on listening: the second one must be heard too."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from detent.errors import BadJournal, DetentError, StartFailed
+from detent.errors import DetentError, StartFailed
 from detent.lifecycle.worker import Birth, Instance
 from detent.runtime.supervisor.body import Body, Born, Handover
 from detent.runtime.supervisor.entries import SlotRow
-from detent.runtime.supervisor.function import FunctionBody, Work
+from detent.runtime.supervisor.function import FunctionBody, WorkerContext
 from detent.runtime.supervisor.instance import Live
 from detent.runtime.supervisor.pacing import Pacing
 from detent.runtime.supervisor.spec import Spec
 from detent.runtime.supervisor.tree import Tree
-
-_log = logging.getLogger("detent.supervisor")
 
 
 class Unmade(FunctionBody):
@@ -52,7 +49,6 @@ class Slot:
         """It has no instance yet, but a task is about to give it one."""
         self.last: Instance | None = None
         self.row = tree.journal.slot(path) or SlotRow(path, str(uuid4()))
-        self.is_probed = spec.probe is not None and spec.probe.enabled
         self.changed = asyncio.Event()
         """What holds its start may have changed: look again."""
         self.filling = asyncio.Lock()
@@ -95,18 +91,8 @@ class Slot:
             prev_exit=None if last is None else last.exit_code,
             prev_status=None if last is None else last.status,
             prev_cause=None if last is None or last.cause is None else str(last.cause),
-            resume_token=row.resume_token,
             suspended=row.suspended,
         )
-
-    def forget_token(self) -> None:
-        """Whoever was told where to go on is ready: from here on it stands elsewhere."""
-        if self.row.resume_token is None:
-            return
-        try:
-            self.keep(resume_token=None)
-        except BadJournal as error:
-            _log.error("the token of %s stays for the next one: %s", self.path, error)
 
     def keep(self, **changes: object) -> None:
         """Change what outlives instances and supervisors, on disk first."""
@@ -126,5 +112,5 @@ def _made(path: str, spec: Spec) -> Body:
         return Unmade(failed)
 
 
-async def _nothing(_: Work) -> None:
+async def _nothing(_: WorkerContext) -> None:
     """What a stand-in would do."""

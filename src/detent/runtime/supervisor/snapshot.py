@@ -44,7 +44,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     reason: str | None = None
     is_suspended: bool = False
     resume_id: str | None = None
-    resume_token: str | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     children: tuple[Snapshot, ...] = ()
 
@@ -85,7 +84,6 @@ def of_slot(slot: Slot, *, stopping: bool) -> Snapshot:
         reason=_reason(slot, record),
         is_suspended=slot.is_suspended,
         resume_id=slot.row.resume_id,
-        resume_token=slot.row.resume_token,
         metadata=(*_metadata(slot), *_described(slot), *(() if inner is None else inner.metadata)),
         children=() if inner is None else inner.children,
     )

@@ -58,7 +58,6 @@ class Probe(msgspec.Struct, frozen=True):
     hopeless: int = 1
     successes: int = 1
     on_sick: OnSick = OnSick.ALERT
-    enabled: bool = True
 
     def __post_init__(self) -> None:
         for field in ("interval_s", "timeout_s", "failures", "hopeless", "successes"):

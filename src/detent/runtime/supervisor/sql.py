@@ -40,8 +40,7 @@ CREATE TABLE IF NOT EXISTS slot (
     name TEXT PRIMARY KEY,
     resume_id TEXT NOT NULL,
     attempts INTEGER NOT NULL,
-    suspended INTEGER NOT NULL,
-    resume_token TEXT
+    suspended INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS cursor (name TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS boot (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
@@ -80,10 +79,9 @@ LAST_OF: Final = (
 PUT_DUMP: Final = "INSERT OR REPLACE INTO dump (instance, stacks) VALUES (?, ?)"
 DUMP_OF: Final = "SELECT stacks FROM dump WHERE instance = ?"
 
-SLOT: Final = "SELECT resume_id, attempts, suspended, resume_token FROM slot WHERE name = ?"
+SLOT: Final = "SELECT resume_id, attempts, suspended FROM slot WHERE name = ?"
 PUT_SLOT: Final = (
-    "INSERT OR REPLACE INTO slot (name, resume_id, attempts, suspended, resume_token)"
-    " VALUES (?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO slot (name, resume_id, attempts, suspended) VALUES (?, ?, ?, ?)"
 )
 # With everything below it.
 DROP_SLOT: Final = "DELETE FROM slot WHERE name = ?1 OR substr(name, 1, length(?1) + 1) = ?1 || '/'"

@@ -15,14 +15,13 @@ from detent.lifecycle.worker import Cause, Health, WorkerState
 from detent.runtime.supervisor.core import Core
 from detent.runtime.supervisor.events import Change, follow
 from detent.runtime.supervisor.instance import After, Live
-from detent.runtime.supervisor.pausing import take_token
 from detent.runtime.supervisor.probing import is_well
 from detent.runtime.supervisor.recycling import swap
 from detent.runtime.supervisor.slot import Slot
 from detent.runtime.supervisor.snapshot import Snapshot, of_slot
 from detent.runtime.supervisor.spec import Probe, Spec
 from detent.runtime.supervisor.stopping import stop
-from detent.runtime.supervisor.suspending import SUSPEND_S, resume, rouse, suspend
+from detent.runtime.supervisor.suspending import SUSPEND_S, resume, suspend
 
 _S = WorkerState
 
@@ -92,30 +91,12 @@ class Supervisor(Core):
         _, slot = self.find(name)
         await resume(slot, self._live(slot), by=by)
 
-    async def pause(self, name: str, within_s: float = SUSPEND_S, *, by: By | None = None) -> None:
-        """End it where it stands; `start_slot` goes on from there, in a new instance."""
-        core, slot = self.find(name)
-        live = self._live(slot)
-        await take_token(slot, live, within_s)
-        try:
-            await core.stop_slot(slot.name, by=by)
-        except BadJournal:
-            # It goes on, so the next one is not to begin where it stood.
-            slot.forget_token()
-            await rouse(live)
-            raise
-
     def reset(self, name: str) -> None:
         """Close its breaker and forget its backoff: the fault is mended."""
         core, slot = self.find(name)
         slot.pacing.reset()
         core.note(slot, "breaker_reset")
         slot.changed.set()
-
-    def switch_probe(self, name: str, on: bool) -> None:
-        """Turn its probes on or off while it runs."""
-        _, slot = self.find(name)
-        slot.is_probed = on and slot.spec.probe is not None
 
     async def inspect(self, name: str, *, fresh: bool = False) -> Snapshot:
         """What is known of it; `fresh` asks the worker itself now."""
@@ -302,7 +283,6 @@ class Supervisor(Core):
             if failed is not None:
                 raise failed
         slot.pacing = self.pacing_of(spec)
-        slot.is_probed = spec.probe is not None and spec.probe.enabled
 
     async def halt(self, live: Live, grace_s: float, by: By | None) -> None:
         """Stop it for good."""

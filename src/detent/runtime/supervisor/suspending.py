@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from detent.errors import BadJournal, SuspendTimeout
 from detent.lifecycle import worker as w
@@ -51,7 +51,7 @@ async def _quiet(slot: Slot, live: Live, within_s: float, by: By | None) -> None
         await done_within(live.tree.clock, within_s, quiet, live.done, roused)
         if not live.done.done():
             _need_wish(live)
-            need_answer(live, quiet, within_s, "go quiet")
+            _need_answer(live, quiet, within_s)
             quiet.result()
             # The flag first: if we die in between, the slot is suspended as somebody asked.
             slot.keep(suspended=True)
@@ -100,12 +100,12 @@ def _need_wish(live: Live) -> None:
         raise SuspendTimeout(why, slot=slot, instance=live.id)
 
 
-def need_answer(live: Live, asked: asyncio.Future[Any], within_s: float, what: str) -> None:
-    """Refuse to wait any longer for what it has not done."""
-    if not asked.done():
+def _need_answer(live: Live, quiet: asyncio.Future[None], within_s: float) -> None:
+    """Raise `SuspendTimeout` if the worker has not become quiet."""
+    if not quiet.done():
         slot = live.record.slot
         raise SuspendTimeout(
-            f"The worker in slot {slot} did not {what} within {within_s:g} s and works on."
+            f"The worker in slot {slot} did not go quiet within {within_s:g} s and works on."
             " Wait for what it is doing, or give it more time",
             slot=slot,
             instance=live.id,

@@ -13,6 +13,7 @@ from detent.stores.api import Fed, Key, Logged, Named, Stored, WorkerRow
 from detent.stores.chosen import is_chosen
 from detent.stores.memory.tables import Tables
 from detent.stores.select import FIRST_PAGE, Filter, Page
+from detent.stores.shapes import head_of
 
 T = TypeVar("T")
 K = TypeVar("K", str, Key, Named)
@@ -32,6 +33,10 @@ class Reading(Alike[Tables]):
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return [self._all.jobs.get(key) for key in keys]
+
+    async def heads(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        found = await self.get(keys)
+        return [None if one is None else head_of(one) for one in found]
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         found = {k: x for k, x in self._all.jobs.items() if is_chosen(x, chosen, self._all.flows)}

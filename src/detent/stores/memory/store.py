@@ -28,6 +28,7 @@ def connect(url: str, clock: Callable[[], int] | None = None, _: float | None = 
 class MemoryStore(Reading):
     """Everything in dictionaries; gone with the object, not with its closing."""
 
+    backend = "memory"
     has_transactions = False
     _quotas, _turns = Quotas, Turns
 

@@ -44,9 +44,20 @@ _HIGHEST = "\U0010ffff" * (NAME_MAX + 1)
 
 async def get(connection: Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
+    return await _got(connection, wanted, "stored")
+
+
+async def heads(connection: Connection, wanted: Sequence[Key]) -> list[Stored | None]:
+    """The same without what may be large."""
+    return await _got(connection, wanted, "stored_heads")
+
+
+async def _got(
+    connection: Connection, wanted: Sequence[Key], statement: str
+) -> list[Stored | None]:
     asked = [key for key in dict.fromkeys(wanted) if is_storable(key)]
     told = columns(("tenants", "ids"), asked)
-    found = [stored_of(row) for row in await connection.fetch("stored", **told)]
+    found = [stored_of(row) for row in await connection.fetch(statement, **told)]
     by_key = {key_of(one.job): one for one in found}
     return [by_key.get(key) for key in wanted]
 

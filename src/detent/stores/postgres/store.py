@@ -87,6 +87,7 @@ class _Open(msgspec.Struct, frozen=True):
 class PostgresStore(Alike[_Open]):
     """Records and their histories in one database, shared by any number of processes."""
 
+    backend = "postgres"
     has_transactions = True
 
     def __init__(
@@ -364,6 +365,9 @@ class PostgresStore(Alike[_Open]):
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return await self._run(reading.get, keys)
+
+    async def heads(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return await self._run(reading.heads, keys)
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await walked(lambda part: self._run(reading.find, chosen, part), page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -36,15 +36,28 @@ from detent.stores.select import Filter, Page
 from detent.stores.sqlite import rows
 from detent.stores.sqlite.known import read_flow
 from detent.stores.sqlite.statements import SQL, numbered
-from detent.stores.sqlite.transaction import stored_at, stored_rows
+from detent.stores.sqlite.transaction import head_rows, stored_at, stored_rows
 
 _Connection = sqlite3.Connection
 
 
 def get(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
     """The jobs of these keys, in order."""
+    return _got(connection, wanted, stored_rows)
+
+
+def heads(connection: _Connection, wanted: Sequence[Key]) -> list[Stored | None]:
+    """The same without what may be large."""
+    return _got(connection, wanted, head_rows)
+
+
+def _got(
+    connection: _Connection,
+    wanted: Sequence[Key],
+    read: Callable[[_Connection, Sequence[int]], list[tuple[Sequence[Any], Stored]]],
+) -> list[Stored | None]:
     numbers = [_seq(connection, key) for key in wanted]
-    found = {row[0]: one for row, one in stored_rows(connection, [n[0] for n in numbers if n])}
+    found = {row[0]: one for row, one in read(connection, [n[0] for n in numbers if n])}
     for key, number in zip(wanted, numbers, strict=True):
         if number and number[0] not in found:
             raise StoreCorrupt(f"the record of {key[1]} has no body", tenant=key[0], id=key[1])

@@ -57,6 +57,7 @@ class _Open(NamedTuple):
 class SqliteStore(Alike[_Open]):
     """Records and their histories in one file. Several processes may open it at the same time."""
 
+    backend = "sqlite"
     has_transactions = True
 
     def __init__(
@@ -214,6 +215,9 @@ class SqliteStore(Alike[_Open]):
 
     async def get(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
         return await self._reading().read(reader.get, keys)
+
+    async def heads(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        return await self._reading().read(reader.heads, keys)
 
     async def find(self, chosen: Filter, page: Page = FIRST_PAGE) -> Sequence[Stored]:
         return await walked(lambda part: self._reading().read(reader.find, chosen, part), page)

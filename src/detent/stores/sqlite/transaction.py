@@ -130,19 +130,27 @@ def stored_rows(
     return [(row, rows.stored_of(row, failed)) for row, failed in read_rows(connection, numbers)]
 
 
-def read_rows(
+def head_rows(
     connection: sqlite3.Connection, numbers: Sequence[int]
+) -> list[tuple[Sequence[Any], Stored]]:
+    """The same without what may be large."""
+    found = read_rows(connection, numbers, of="head")
+    return [(row, rows.stored_of(row, failed)) for row, failed in found]
+
+
+def read_rows(
+    connection: sqlite3.Connection, numbers: Sequence[int], of: str = "stored"
 ) -> list[tuple[Sequence[Any], tuple[Failure, ...]]]:
     """The same, as rows of the view `detent_stored`, each beside its failures."""
     if not numbers:
         return []
     wanted = (msgspec.json.encode(numbers).decode(),)
-    found = connection.execute(SQL["stored_seqs"], wanted).fetchall()
+    found = connection.execute(SQL[f"{of}_seqs"], wanted).fetchall()
     if all(row[rows.VERSION] == 1 for row in found):
         # What has never moved has never failed.
         return [(row, ()) for row in found]
     failures: defaultdict[int, list[Failure]] = defaultdict(list)
-    for seq, *values in connection.execute(SQL["failures"], wanted):
+    for seq, *values in connection.execute(SQL[f"{of}_failures"], wanted):
         failures[seq].append(Failure(*values))
     return [(row, tuple(failures.get(row[0], ()))) for row in found]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from detent.engine.access import Principal, Scope
-from detent.surfaces.engines.faults import Fault
 from detent.surfaces.engines.gauges import Gauges
 from detent.surfaces.http.desk import HttpDesk
 from detent.surfaces.http.exchange import Settings
@@ -38,16 +36,3 @@ class Desk(HttpDesk):
         super().__init__(service, settings)
         self.gauges = Gauges()
         self.sockets: Sockets
-
-
-def tenant_of(who: Principal) -> str:
-    """Whose jobs are meant: the key says so, and nothing else."""
-    if not who.may_enter(who.tenant):
-        raise Fault("FORBIDDEN", "this key is for several tenants; use one per tenant")
-    return who.tenant
-
-
-def need_scope(who: Principal, scope: Scope) -> None:
-    """Refuse what the key does not open."""
-    if not who.has(scope):
-        raise Fault("FORBIDDEN", f"this needs the scope {scope}")

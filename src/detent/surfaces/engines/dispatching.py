@@ -130,7 +130,7 @@ class Dispatching:
             "deadlineAt": _ms(limit_end(job)),
         }
         self._desk.gauges.waited((job.claimed_at or 0) - (job.enqueued_at or 0))
-        await self._desk.sockets.tell(ENGINE, link.caller.sid, "job", told)
+        await self._desk.sockets.tell(ENGINE, link.peer.sid, "job", told)
 
     async def _leave(self, link: Link, stored: Stored, error: SecretError) -> None:
         """The key is not here: another server may have it, so its kind is left to that one."""
@@ -170,7 +170,7 @@ class Dispatching:
         """Take back what was offered and not begun, and tell engines to look for another server."""
         for link in self._links:
             back = await self._taken_back(link, "the server stops")
-            await self._desk.sockets.tell(ENGINE, link.caller.sid, "drain", {"jobs": back})
+            await self._desk.sockets.tell(ENGINE, link.peer.sid, "drain", {"jobs": back})
 
     async def drained(self, link: Link, _: Drain) -> dict[str, Any]:
         """An engine is to stop: it gets no more, and gives up what it has not begun."""

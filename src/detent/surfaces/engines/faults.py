@@ -14,6 +14,7 @@ from detent.surfaces.http.exchange import Reply
 from detent.surfaces.http.problems import Problem
 
 BAD: Final = "BAD_MESSAGE"
+BAD_SCHEMA: Final = "BAD_SCHEMA"
 MISSING_FIELD: Final = "MISSING_FIELD"
 SCHEMA_INVALID: Final = "SCHEMA_INVALID"
 UNKNOWN_TYPE: Final = "UNKNOWN_JOB_TYPE"
@@ -34,6 +35,7 @@ CODES: Final = {
     "ENGINE_IN_USE": 409,
     "CONFLICT": 409,
     "TOO_LARGE": 413,
+    BAD_SCHEMA: 422,
     "TOO_MUCH": 429,
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
@@ -141,6 +143,10 @@ def problem_reply(problem: Problem) -> Reply:
     code = problem.code if problem.code in CODES else _BY_STATUS.get(problem.status, BAD)
     if problem.status >= _SERVER and code != "UNAVAILABLE":
         code = "INTERNAL"
-    facts = {name: problem.details[name] for name in ("field", "limit") if name in problem.details}
+    facts = {
+        name: problem.details[name]
+        for name in ("field", "limit", "path")
+        if name in problem.details
+    }
     body = msgspec.json.encode(Fault(code, problem.message, **facts).reply)
     return Reply(problem.status, body, headers=problem.headers)

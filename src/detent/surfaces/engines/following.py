@@ -75,7 +75,7 @@ class Following:
         if is_over:
             self._links.drop(link, event.record)
         told = cancel_of(held, event.code or CANCELLED_CODE, event.reason)
-        await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", told)
+        await self._desk.sockets.tell(ENGINE, link.peer.sid, "cancel", told)
 
 
 def _is_asked(event: Event) -> bool:

@@ -6,24 +6,29 @@ ever said that it takes it. What does not fit is refused before it is a job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Raw
 
-from detent.engine.access import Scope
-from detent.engine.json_schema import faults, unfit
 from detent.engine.paging import all_records
 from detent.stores.api import Record
-from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
-from detent.surfaces.engines.faults import BAD, MISSING_FIELD, SCHEMA_INVALID, UNKNOWN_TYPE, Fault
+from detent.surfaces.engines.desk import Desk
+from detent.surfaces.engines.faults import (
+    BAD,
+    BAD_SCHEMA,
+    MISSING_FIELD,
+    SCHEMA_INVALID,
+    UNKNOWN_TYPE,
+    Fault,
+)
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.json_schema import BadSchema, SchemaFault
 
 KIND: Final = "engine-type"
 FRESH_US: Final = 1_000_000
 _AGAIN_US: Final = 50_000
-_SCHEMA_BYTES_MAX: Final = 65_536
 _NAME_MAX: Final = 255
 _KNOWN_MAX: Final = 10_000
 _MISSING: Final = " is missing"
@@ -38,8 +43,13 @@ class Declared(Protocol):
         """What may be submitted."""
         ...
 
+    @property
+    def schemas(self) -> Mapping[str, bytes]:
+        """The JSON Schemas of those that have one, by name."""
+        ...
+
     def misfits(self, name: str, payload: dict[str, Any]) -> dict[str, str]:
-        """What is wrong with a payload, by field."""
+        """What is wrong with the arguments of a function, by field."""
         ...
 
 
@@ -53,27 +63,39 @@ class Kinds:
     def __init__(self, desk: Desk, declared: Declared | None) -> None:
         self._desk = desk
         self._declared = declared
-        self._schemas: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._schemas: dict[tuple[str, str], tuple[int, bytes | None]] = {}
         self._taken: dict[str, tuple[int, frozenset[str]]] = {}
 
     async def need_fit(self, tenant: str, name: str, payload: dict[str, Any]) -> None:
         """Refuse a type that nobody knows, and a payload that does not fit."""
-        if self._declared is not None and name in self._declared.names:
-            _need(name, self._declared.misfits(name, payload))
-            return
-        schema = await self._schema(tenant, name)
+        declared = self._declared
+        if declared is not None and name in declared.names:
+            schema = declared.schemas.get(name)
+            if schema is None:
+                _need(name, declared.misfits(name, payload))
+                return
+        else:
+            schema = await self._schema(tenant, name)
         if schema is not None:
-            _need(name, misfits_of(schema, payload))
+            _need(name, await self._misfits(name, schema, payload))
         elif name not in await self._types(tenant, name):
             why = "no program declares it, no schema is registered, and no engine takes it"
             raise Fault(UNKNOWN_TYPE, f"there is no job type {name}: {why}", field="jobType")
 
-    async def _schema(self, tenant: str, name: str) -> Any:
+    async def _misfits(self, name: str, schema: bytes, payload: dict[str, Any]) -> dict[str, str]:
+        value = msgspec.json.encode(payload)
+        try:
+            found = await self._desk.service.schemas.find_faults(schema, value, _SHOWN_MAX)
+        except BadSchema as error:
+            raise _bad_schema(f"the schema of {name}", error) from None
+        return {_field(fault): fault.reason for fault in found}
+
+    async def _schema(self, tenant: str, name: str) -> bytes | None:
         at, found = self._schemas.get((tenant, name), (-FRESH_US, None))
         now = self._desk.now()
         if not 0 <= now - at < FRESH_US:
             [record] = await self._desk.engine.store.record([(KIND, tenant, name)])
-            found = None if record is None else msgspec.json.decode(record.data or "null")
+            found = None if record is None else (record.data or "null").encode()
             if len(self._schemas) >= _KNOWN_MAX:
                 self._schemas.clear()
             self._schemas[tenant, name] = (now, found)
@@ -95,15 +117,25 @@ class Kinds:
         self._schemas.clear()
         self._taken.clear()
 
+    async def _checked(self, body: bytes) -> str:
+        try:
+            schema = bytes(msgspec.json.decode(body, type=_Sent).schema)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Fault(BAD, "the body must be {schema: a JSON Schema}", field="schema") from None
+        try:
+            await self._desk.service.schemas.need_schema(schema)
+        except BadSchema as error:
+            raise _bad_schema("this schema", error) from None
+        return schema.decode()
+
     # --- over HTTP ------------------------------------------------------------------------------
 
     async def put(self, call: Call) -> Reply:
         """Register the JSON Schema of a job type's payload."""
-        need_scope(call.who, Scope.OPERATE)
-        tenant, name = tenant_of(call.who), call.param("jobType")
+        tenant, name = call.caller.tenant, call.param("jobType")
         if not 1 <= len(name) <= _NAME_MAX:
             raise Fault(BAD, f"a job type has 1 to {_NAME_MAX} characters", field="jobType")
-        text = _checked(call.body)
+        text = await self._checked(call.body)
         [record] = await self._desk.engine.store.record([(KIND, tenant, name)])
         version = 1 if record is None else record.version + 1
         if not await self._desk.engine.put(Record(KIND, name, version, text, tenant=tenant)):
@@ -113,7 +145,7 @@ class Kinds:
 
     async def listed(self, call: Call) -> Reply:
         """The job types that are known here, and the schemas that were registered."""
-        tenant = tenant_of(call.who)
+        tenant = call.caller.tenant
         found = await all_records(self._desk.engine.store, KIND, tenant)
         schemas = {one.id: Raw((one.data or "null").encode()) for one in found}
         names = {*schemas, *await self._desk.engine.engines.types(tenant)}
@@ -122,21 +154,12 @@ class Kinds:
         return Reply(200, msgspec.json.encode({"ok": True, "jobTypes": types}))
 
 
-def misfits_of(schema: Any, payload: Any) -> dict[str, str]:
-    """What a JSON Schema finds wrong, by field."""
-    return dict(_named(schema, payload))
+def _field(fault: SchemaFault) -> str:
+    return fault.path.removeprefix("$").removeprefix(".")
 
 
-def _named(schema: Any, payload: Any) -> Iterator[tuple[str, str]]:
-    for number, fault in enumerate(faults(schema, payload)):
-        if number >= _SHOWN_MAX:
-            return
-        where, _, why = fault.partition(": ")
-        path = where.removeprefix("$").lstrip(".")
-        if why.endswith(_MISSING):
-            path = ".".join(filter(None, (path, why.removesuffix(_MISSING))))
-            why = f"it{_MISSING}"
-        yield path, why
+def _bad_schema(what: str, error: BadSchema) -> Fault:
+    return Fault(BAD_SCHEMA, f"{what} cannot be used: {error}", field="schema", path=error.path)
 
 
 def _need(name: str, misfits: dict[str, str]) -> None:
@@ -149,18 +172,3 @@ def _need(name: str, misfits: dict[str, str]) -> None:
     raise Fault(
         code, f"the payload does not fit {name}: {where}: {why}", field=where, fields=fields
     )
-
-
-def _checked(body: bytes) -> str:
-    if len(body) > _SCHEMA_BYTES_MAX:
-        raise Fault("TOO_LARGE", f"a schema has at most {_SCHEMA_BYTES_MAX} bytes")
-    try:
-        schema = msgspec.json.decode(msgspec.json.decode(body, type=_Sent).schema)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Fault(BAD, "the body must be {schema: a JSON Schema}", field="schema") from None
-    why = unfit(schema)
-    if why is not None or not isinstance(schema, dict | bool):
-        raise Fault(
-            BAD, f"this schema cannot be checked here: {why or 'no object'}", field="schema"
-        )
-    return msgspec.json.encode(schema).decode()

@@ -9,23 +9,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from detent.engine.access import Principal
 from detent.lifecycle.job import Job, JobState
 from detent.stores.api import Body, Key, Note, Stored, key_of
 from detent.surfaces.engines.shown import user_of
 from detent.surfaces.engines.wire import Wire
+from detent.surfaces.http.caller import Caller
 
 _NOTHING: Final = "{}"
 
 
-class Caller:
-    """Somebody on a connection, and what their key opens."""
+class Peer:
+    """The other end of a namespace of a connection, and who calls there."""
 
-    def __init__(self, sid: str, who: Principal, wire: Wire, key: str | None = None) -> None:
+    def __init__(self, sid: str, caller: Caller, wire: Wire) -> None:
         self.sid = sid
-        self.who = who
+        self.caller = caller
         self.wire = wire
-        self.key = key
         self.is_open = True
 
 
@@ -58,8 +57,8 @@ class Held:
 class Link:
     """An engine that is connected and was let in."""
 
-    def __init__(self, caller: Caller, key: Key, holder: str) -> None:
-        self.caller = caller
+    def __init__(self, peer: Peer, key: Key, holder: str) -> None:
+        self.peer = peer
         self.key = key
         self.holder = holder
         self.types: tuple[str, ...] = ()
@@ -117,14 +116,14 @@ class Links:
 
     def add(self, link: Link) -> None:
         """Add an engine that was let in."""
-        self._by_sid[link.caller.sid] = link
+        self._by_sid[link.peer.sid] = link
         self.bell.set()
 
     def remove(self, link: Link) -> None:
         """Forget an engine, and the jobs that it held here."""
         link.is_open = False
-        if self._by_sid.get(link.caller.sid) is link:
-            del self._by_sid[link.caller.sid]
+        if self._by_sid.get(link.peer.sid) is link:
+            del self._by_sid[link.peer.sid]
         for name in tuple(link.held):
             self.drop(link, name)
 

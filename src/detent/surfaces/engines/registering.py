@@ -12,9 +12,9 @@ from detent.engine.access import Scope
 from detent.engine.engines import TRUST_US, Entered, Seated
 from detent.lifecycle.views import CANCELLED_CODE
 from detent.stores.api import Key, key_of
-from detent.surfaces.engines.desk import ENGINE, Desk, need_scope, tenant_of
+from detent.surfaces.engines.desk import ENGINE, Desk
 from detent.surfaces.engines.faults import Fault
-from detent.surfaces.engines.links import Caller, Link, Links, cancel_of
+from detent.surfaces.engines.links import Link, Links, Peer, cancel_of
 from detent.surfaces.engines.messages import Heartbeat, Register
 
 _log = logging.getLogger(__name__)
@@ -36,40 +36,41 @@ class Registering:
 
     # --- coming and going -----------------------------------------------------------------------
 
-    async def register(self, caller: Caller, asked: Register) -> dict[str, Any]:
+    async def register(self, peer: Peer, asked: Register) -> dict[str, Any]:
         """Let an engine in; what it goes on with and what it has lost is told."""
-        need_scope(caller.who, Scope.WORK)
+        peer.caller.need_scope(Scope.WORK)
         queues = tuple(dict.fromkeys(asked.queues or (QUEUE,)))
-        barred = next((name for name in queues if not caller.who.may_use(name)), None)
-        if barred is not None:
-            raise Fault("FORBIDDEN", f"this key is not for queue {barred}", field="queues")
+        peer.caller.need_queue(*queues)
         if self._desk.service.stopping.is_set():
             raise Fault("UNAVAILABLE", "this server is about to stop; try another, or again soon")
-        key, before = (tenant_of(caller.who), asked.engine_id), self._links.of(caller.sid)
+        key, before = (peer.caller.tenant, asked.engine_id), self._links.of(peer.sid)
         if before is not None and before.key != key:
             why = f"this connection is engine {before.key[1]}; use one connection per engine"
             raise Fault("ENGINE_IN_USE", why, field="engineId")
+        if peer.caller.is_bound:
+            # Coming in under the id of an engine that is away ends what that one held.
+            peer.caller.need_queue(*await self._desk.engine.engines.queues(key))
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:
-            return await self._registered(caller, key, asked, queues)
+            return await self._registered(peer, key, asked, queues)
 
     async def _registered(
-        self, caller: Caller, key: Key, asked: Register, queues: tuple[str, ...]
+        self, peer: Peer, key: Key, asked: Register, queues: tuple[str, ...]
     ) -> dict[str, Any]:
         types = tuple(dict.fromkeys(asked.job_types))
         coming = Seated(
             boot=asked.boot_id,
-            seat=caller.sid,
+            seat=peer.sid,
             types=types,
             queues=queues,
             capacity=asked.capacity,
         )
         presented = {one.job_id: one.lease for one in asked.resume}
         entered = await self._desk.engine.engines.enter(key, coming, presented)
-        link = await self._linked(caller, key, entered)
+        link = await self._linked(peer, key, entered)
         link.types, link.queues, link.capacity = types, queues, asked.capacity
-        if not caller.is_open:
-            await self.leave(caller)
+        if not peer.is_open:
+            await self.leave(peer)
         await self._remind(link)
         _log.info("engine %s is here as %s", key[1], link.holder)
         return {
@@ -85,29 +86,29 @@ class Registering:
         for held in tuple(link.held.values()):
             if held.job.cancel_at is not None:
                 told = cancel_of(held, CANCELLED_CODE)
-                await self._desk.sockets.tell(ENGINE, link.caller.sid, "cancel", told)
+                await self._desk.sockets.tell(ENGINE, link.peer.sid, "cancel", told)
 
-    async def _linked(self, caller: Caller, key: Key, entered: Entered) -> Link:
+    async def _linked(self, peer: Peer, key: Key, entered: Entered) -> Link:
         """The link of this connection; one that the engine had before is cut."""
         before = self._links.named(key)
         if before is not None:
             self._links.remove(before)
-            if before.caller.sid != caller.sid:
-                await self._desk.sockets.part(ENGINE, before.caller.sid)
-        link = Link(caller, key, entered.holder)
+            if before.peer.sid != peer.sid:
+                await self._desk.sockets.part(ENGINE, before.peer.sid)
+        link = Link(peer, key, entered.holder)
         for stored in entered.held:
             self._links.hold(link, stored)
         self._links.add(link)
         return link
 
-    async def leave(self, caller: Caller) -> None:
+    async def leave(self, peer: Peer) -> None:
         """The connection is gone; the clock begins."""
-        link = self._links.of(caller.sid)
+        link = self._links.of(peer.sid)
         if link is None:
             return
         self._links.remove(link)
         _log.info("engine %s has disconnected", link.key[1])
-        await self._desk.engine.engines.leave(link.key, caller.sid)
+        await self._desk.engine.engines.leave(link.key, peer.sid)
 
     # --- signs of life --------------------------------------------------------------------------
 
@@ -145,9 +146,9 @@ class Registering:
         seats = await self._desk.engine.engines.seats([link.key for link in links])
         late = time.monotonic() - TRUST_US / 1e6
         for link, seat in zip(links, seats, strict=True):
-            if seat != link.caller.sid or link.heard_at < late:
+            if seat != link.peer.sid or link.heard_at < late:
                 await self._cut(link)
 
     async def _cut(self, link: Link) -> None:
         self._links.remove(link)
-        await self._desk.sockets.part(ENGINE, link.caller.sid)
+        await self._desk.sockets.part(ENGINE, link.peer.sid)

@@ -6,8 +6,10 @@ or with `{ok: false, error}`. Nothing that somebody sends reaches further than t
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -18,9 +20,9 @@ from starlette.websockets import WebSocket
 from detent.engine.access import Scope
 from detent.surfaces.engines.desk import Desk
 from detent.surfaces.engines.faults import BAD, Fault, fault_of, misheard, of_problem
-from detent.surfaces.engines.links import Caller
+from detent.surfaces.engines.links import Peer
 from detent.surfaces.engines.wire import Codec, Wire
-from detent.surfaces.http.gate import Gate
+from detent.surfaces.http.caller import Admit
 from detent.surfaces.http.problems import Problem
 
 _log = logging.getLogger(__name__)
@@ -30,10 +32,9 @@ CONNECTIONS_MAX: Final = 5_000
 _ANY: Final = "*"
 """What a handler of all messages is registered under: no message is called that."""
 _PING_S: Final = 10
-_RECHECK_S: Final = 2.0
 _SILENT: Final = logging.CRITICAL + 1
 Answers: TypeAlias = Mapping[
-    str, tuple[type[msgspec.Struct], Callable[[Caller, Any], Awaitable[dict[str, Any]]]]
+    str, tuple[type[msgspec.Struct], Callable[[Peer, Any], Awaitable[dict[str, Any]]]]
 ]
 """By name of message its shape, and who answers it."""
 
@@ -43,7 +44,7 @@ class Room(msgspec.Struct, frozen=True):
 
     scopes: tuple[Scope, ...]
     answers: Answers
-    left: Callable[[Caller], Awaitable[None]]
+    left: Callable[[Peer], Awaitable[None]]
 
 
 class _Server(socketio.AsyncServer):  # type: ignore[misc]
@@ -60,9 +61,9 @@ class SocketServer:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._gate = Gate(desk.settings)
         self._rooms: dict[str, Room] = {}
-        self._callers: dict[tuple[str, str], Caller] = {}
+        self._peers: dict[tuple[str, str], Peer] = {}
+        self._parting: set[asyncio.Future[None]] = set()
         # What others send is not worth a traceback; what we do wrong is logged by ourselves.
         quiet = logging.getLogger(f"{__name__}.wire")
         quiet.setLevel(_SILENT)
@@ -95,22 +96,26 @@ class SocketServer:
         self._sio.on("disconnect", disconnect, namespace=namespace)
         self._sio.on(_ANY, heard, namespace=namespace)
 
-    async def talk(self, socket: WebSocket) -> None:
+    async def talk(self, socket: WebSocket, admit: Admit) -> None:
         """One connection, from its beginning to its end."""
-        wire = Wire(socket, self._desk.settings.stall_s)
+        wire = Wire(socket, self._desk.settings, admit)
         scope = {**socket.scope, WIRE: wire}
-        await self._sio.handle_request(scope, wire.receive, wire.send)
+        wire.start()
+        try:
+            await self._sio.handle_request(scope, wire.receive, wire.send)
+        finally:
+            wire.stop()
 
     # --- the way out ----------------------------------------------------------------------------
 
     async def tell(self, namespace: str, sid: str, event: str, data: Any) -> None:
         """Send one of them an event; whoever is gone hears nothing."""
-        if (namespace, sid) in self._callers:
+        if (namespace, sid) in self._peers:
             await self._sio.emit(event, data, to=sid, namespace=namespace)
 
     async def part(self, namespace: str, sid: str) -> None:
         """Let go of one of them."""
-        if (namespace, sid) in self._callers:
+        if (namespace, sid) in self._peers:
             socket = self._socket(namespace, sid)
             await self._sio.disconnect(sid, namespace=namespace)
             if socket is not None:
@@ -126,71 +131,62 @@ class SocketServer:
         eio_sid = self._sio.manager.eio_sid_from_sid(sid, namespace)
         return self._sio.eio.sockets.get(eio_sid)
 
-    async def recheck(self) -> None:
-        """Let go of those whose key opens nothing any more, again and again."""
-        while await self._desk.service.pause(_RECHECK_S):
-            for (namespace, sid), caller in tuple(self._callers.items()):
-                try:
-                    await self._gate.principal(self._desk.engine.access, caller.key)
-                except Problem:
-                    await self.part(namespace, sid)
+    def _cut(self, wire: Wire) -> None:
+        """Let go of all who speak on a connection, whose key opens nothing any more."""
+        for (namespace, sid), peer in tuple(self._peers.items()):
+            if peer.wire is wire:
+                parting = asyncio.ensure_future(self.part(namespace, sid))
+                self._parting.add(parting)
+                parting.add_done_callback(self._parting.discard)
 
     # --- the way in -----------------------------------------------------------------------------
 
     async def _connect(self, namespace: str, sid: str, environ: Any, auth: Any) -> None:
         scope = environ.get("asgi.scope") if isinstance(environ, dict) else None
         wire = scope.get(WIRE) if isinstance(scope, dict) else None
-        if not isinstance(wire, Wire) or (namespace, sid) in self._callers:
+        if not isinstance(wire, Wire) or (namespace, sid) in self._peers:
             # An event that is called like this, and no connection.
             return
         try:
-            self._callers[namespace, sid] = await self._admitted(
-                namespace, sid, wire, auth, environ
-            )
+            self._peers[namespace, sid] = await self._admitted(namespace, sid, wire, auth)
         except Exception as error:
             fault = self._fault(error, "connect")
             raise Refused({"code": fault.code, "message": fault.message}) from None
+        wire.enter()
 
-    async def _admitted(
-        self, namespace: str, sid: str, wire: Wire, auth: Any, environ: Mapping[str, Any]
-    ) -> Caller:
-        if self._desk.service.stopping.is_set() or len(self._callers) >= CONNECTIONS_MAX:
+    async def _admitted(self, namespace: str, sid: str, wire: Wire, auth: Any) -> Peer:
+        if self._desk.service.stopping.is_set() or len(self._peers) >= CONNECTIONS_MAX:
             raise Fault("UNAVAILABLE", "this server takes no more connections; try another")
         key = auth.get("key") or auth.get("token") if isinstance(auth, dict) else None
-        if key is None:
-            kind, _, value = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
-            key = value.strip() if kind.lower() == "bearer" else None
-        text = None if key is None else str(key)
-        who = await self._gate.principal(self._desk.engine.access, text)
-        scopes = self._rooms[namespace].scopes
-        if not any(who.has(scope) for scope in scopes):
-            raise Fault("FORBIDDEN", f"this needs the scope {' or '.join(scopes)}")
-        return Caller(sid, who, wire, text)
+        caller = await wire.admit(None if key is None else str(key), partial(self._cut, wire))
+        caller.need_scope(*self._rooms[namespace].scopes)
+        return Peer(sid, caller, wire)
 
     async def _disconnect(self, namespace: str, sid: str) -> None:
-        caller = self._callers.pop((namespace, sid), None)
-        if caller is None:
+        peer = self._peers.pop((namespace, sid), None)
+        if peer is None:
             return
-        caller.is_open = False
+        peer.is_open = False
+        peer.wire.leave()
         try:
-            await self._rooms[namespace].left(caller)
+            await self._rooms[namespace].left(peer)
         except Exception as error:
             self._fault(error, "disconnect")
 
     async def _heard(
         self, namespace: str, event: str, sid: str, args: tuple[Any, ...]
     ) -> dict[str, Any]:
-        caller = self._callers.get((namespace, sid))
-        if caller is None:
+        peer = self._peers.get((namespace, sid))
+        if peer is None:
             return Fault("NOT_REGISTERED", "this connection is closed").reply
-        with caller.wire:
+        with peer.wire:
             try:
-                return {"ok": True, **await self._answered(namespace, event, caller, args)}
+                return {"ok": True, **await self._answered(namespace, event, peer, args)}
             except Exception as error:
                 return self._fault(error, str(event)).reply
 
     async def _answered(
-        self, namespace: str, event: str, caller: Caller, args: tuple[Any, ...]
+        self, namespace: str, event: str, peer: Peer, args: tuple[Any, ...]
     ) -> dict[str, Any]:
         answers = self._rooms[namespace].answers
         if event not in answers:
@@ -201,7 +197,7 @@ class SocketServer:
             told = msgspec.convert(args[0] if args else {}, shape)
         except msgspec.ValidationError as error:
             raise misheard(error) from None
-        return await answer(caller, told)
+        return await answer(peer, told)
 
     def _fault(self, error: Exception, what: str) -> Fault:
         """What is told; what nobody foresaw is told nowhere but in the log."""

@@ -7,26 +7,26 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.engine.access import Principal, Scope
+from detent.engine.access import Scope
 from detent.engine.asks import Ask
 from detent.engine.enqueueing import Clash
 from detent.engine.limits import need_job
-from detent.lifecycle.event import By
 from detent.lifecycle.job import Job
-from detent.lifecycle.machine import Actor, Refusal
+from detent.lifecycle.machine import Refusal
 from detent.lifecycle.profile import PROFILES, Deadlines, ProfileName
 from detent.lifecycle.replay import at_time
 from detent.lifecycle.retry import RetryPolicy
 from detent.lifecycle.views import CATEGORIES, ENGINE, Category
 from detent.stores.api import Stored, key_of
 from detent.surfaces.engines import messages as m
-from detent.surfaces.engines.desk import Desk, need_scope, tenant_of
+from detent.surfaces.engines.desk import Desk
 from detent.surfaces.engines.faults import BAD, Fault, misheard, refused
 from detent.surfaces.engines.kinds import Kinds
-from detent.surfaces.engines.links import Caller
+from detent.surfaces.engines.links import Peer
 from detent.surfaces.engines.projecting import lived
 from detent.surfaces.engines.registering import QUEUE
 from detent.surfaces.engines.shown import Asker, job_of
+from detent.surfaces.http.caller import Caller
 from detent.surfaces.http.exchange import Call, Reply
 
 _log = logging.getLogger(__name__)
@@ -53,27 +53,25 @@ class Submitting:
             raise self._noted(misheard(error), "") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise self._noted(Fault(BAD, "the body is no JSON"), "") from None
-        job = await self._submitted(call.who, wanted)
+        job = await self._submitted(call.caller, wanted)
         told = msgspec.json.encode(job)
         return Reply(202, told, headers=(("location", f"/engine/jobs/{job['jobId']}"),))
 
-    async def submit(self, caller: Caller, wanted: m.Submit) -> dict[str, Any]:
+    async def submit(self, peer: Peer, wanted: m.Submit) -> dict[str, Any]:
         """The same over a socket."""
-        need_scope(caller.who, Scope.PRODUCE)
-        return {"job": await self._submitted(caller.who, wanted)}
+        peer.caller.need_scope(Scope.PRODUCE)
+        return {"job": await self._submitted(peer.caller, wanted)}
 
-    async def _submitted(self, who: Principal, wanted: m.Submit) -> dict[str, Any]:
-        tenant = tenant_of(who)
-        ask = self._ask(wanted, tenant)
-        if not who.may_use(ask.queue):
-            raise Fault("FORBIDDEN", f"this key is not for queue {ask.queue}", field="queue")
+    async def _submitted(self, caller: Caller, wanted: m.Submit) -> dict[str, Any]:
+        ask = self._ask(wanted, caller.tenant)
+        caller.need_queue(ask.queue)
         # Its limits first: what is nested too deeply is not even looked at.
         need_job(ask)
         try:
-            await self._kinds.need_fit(tenant, wanted.job_type, wanted.payload)
+            await self._kinds.need_fit(caller.tenant, wanted.job_type, wanted.payload)
         except Fault as fault:
             raise self._noted(fault, wanted.job_type) from None
-        [answer] = await self._desk.engine.enqueue([ask], By(Actor.USER, who.id or "engines"))
+        [answer] = await self._desk.engine.enqueue([ask], caller.actor)
         if isinstance(answer, Refusal):
             raise refused(answer, None)
         if isinstance(answer, Clash):
@@ -118,11 +116,10 @@ class Submitting:
     async def get(self, call: Call) -> Reply:
         """A job as it is, or with `at` (epoch milliseconds) as it was."""
         name, at = call.param("id").lower(), _instant(call.query.get("at"))
-        [stored] = await self._desk.engine.store.get([(tenant_of(call.who), name)])
+        [stored] = await self._desk.engine.store.get([(call.caller.tenant, name)])
         if stored is None or stored.job.erased_at is not None:
             raise Fault("UNKNOWN_JOB", f"there is no job {name[:100]}")
-        if not call.who.may_use(stored.job.queue):
-            raise Fault("FORBIDDEN", f"this key is not for queue {stored.job.queue}")
+        call.caller.need_queue(stored.job.queue)
         return Reply(200, msgspec.json.encode(await self._shown(stored, at)))
 
     async def _shown(self, stored: Stored, at: int | None) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from detent.engine.access import Scope
 from detent.errors import StoreError
 from detent.lifecycle.views import OLD_NAMES, TELEMETRY_PROGRESS
 from detent.stores.api import Fed, Key, key_of
-from detent.surfaces.engines.desk import EVENTS, Desk, need_scope, tenant_of
+from detent.surfaces.engines.desk import EVENTS, Desk
 from detent.surfaces.engines.faults import BAD, Fault
-from detent.surfaces.engines.links import Caller, Held
+from detent.surfaces.engines.links import Held, Peer
 from detent.surfaces.engines.messages import Replay, Subscribe, Unsubscribe
 from detent.surfaces.engines.projecting import Item, page_of
 
@@ -45,9 +45,8 @@ _WORDS: Final = {
 class _Reader:
     """One who hears of all jobs, of one, or of those of a user."""
 
-    def __init__(self, caller: Caller, asked: Subscribe | Replay) -> None:
-        self.caller = caller
-        self.tenant = tenant_of(caller.who)
+    def __init__(self, peer: Peer, asked: Subscribe | Replay) -> None:
+        self.peer = peer
         self.job_id = asked.job_id
         self.user_id = asked.user_id
         self.wants_old = isinstance(asked, Subscribe) and asked.names == "both"
@@ -55,7 +54,8 @@ class _Reader:
         self.working: asyncio.Task[None] | None = None
 
     def wants(self, key: Key, queue: str, user: str | None) -> bool:
-        if key[0] != self.tenant or not self.caller.who.may_use(queue):
+        caller = self.peer.caller
+        if key[0] != caller.tenant or not caller.may_use(queue):
             return False
         return self.job_id in (None, key[1]) and self.user_id in (None, user)
 
@@ -96,13 +96,13 @@ class Subscribers:
 
     # --- coming and going -----------------------------------------------------------------------
 
-    async def subscribe(self, caller: Caller, asked: Subscribe) -> dict[str, Any]:
+    async def subscribe(self, peer: Peer, asked: Subscribe) -> dict[str, Any]:
         """Tell somebody what happens from a cursor on, or from now."""
-        need_scope(caller.who, Scope.READ)
+        peer.caller.need_scope(Scope.READ)
         if asked.names not in _NAMES:
             raise Fault(BAD, f"names must be one of {', '.join(_NAMES)}", field="names")
-        await self._forget(self._readers.pop(caller.sid, None))
-        reader = self._readers[caller.sid] = _Reader(caller, asked)
+        await self._forget(self._readers.pop(peer.sid, None))
+        reader = self._readers[peer.sid] = _Reader(peer, asked)
         after = self.pos if asked.after is None else asked.after
         if after >= self.pos:
             reader.is_live = True
@@ -110,15 +110,15 @@ class Subscribers:
             self._lag(reader, after)
         return {"cursor": min(after, self.pos)}
 
-    async def unsubscribe(self, caller: Caller, _: Unsubscribe) -> dict[str, Any]:
+    async def unsubscribe(self, peer: Peer, _: Unsubscribe) -> dict[str, Any]:
         """Tell them nothing more."""
-        await self.leave(caller)
+        await self.leave(peer)
         return {}
 
-    async def leave(self, caller: Caller) -> None:
+    async def leave(self, peer: Peer) -> None:
         """Forget a subscriber that is gone, and stop its replay."""
-        await self._forget(self._readers.pop(caller.sid, None))
-        await _ended(self._replays.pop(caller.sid, None))
+        await self._forget(self._readers.pop(peer.sid, None))
+        await _ended(self._replays.pop(peer.sid, None))
 
     async def _forget(self, reader: _Reader | None) -> None:
         await _ended(None if reader is None else reader.working)
@@ -138,8 +138,8 @@ class Subscribers:
             raise
         for reader in live:
             await self._tell(reader, items)
-            if self._desk.sockets.waiting(EVENTS, reader.caller.sid) > QUEUE_MAX:
-                await self._desk.sockets.part(EVENTS, reader.caller.sid)
+            if self._desk.sockets.waiting(EVENTS, reader.peer.sid) > QUEUE_MAX:
+                await self._desk.sockets.part(EVENTS, reader.peer.sid)
 
     def _lag(self, reader: _Reader, after: int) -> None:
         reader.is_live = False
@@ -208,24 +208,24 @@ class Subscribers:
         return self._desk.settings.legacy_events and reader.wants_old
 
     async def _send(self, reader: _Reader, name: str, data: dict[str, Any]) -> None:
-        await self._desk.sockets.tell(EVENTS, reader.caller.sid, name, data)
+        await self._desk.sockets.tell(EVENTS, reader.peer.sid, name, data)
 
     async def _drained(self, reader: _Reader) -> None:
         """Until most of what was sent is on its way."""
-        while self._desk.sockets.waiting(EVENTS, reader.caller.sid) > PAGE:
+        while self._desk.sockets.waiting(EVENTS, reader.peer.sid) > PAGE:
             if not await self._desk.service.pause(_PAUSE_S):
                 return
 
     # --- once more ------------------------------------------------------------------------------
 
-    async def replay(self, caller: Caller, asked: Replay) -> dict[str, Any]:
+    async def replay(self, peer: Peer, asked: Replay) -> dict[str, Any]:
         """Tell once more what happened between two instants; at the end comes `replay_end`."""
-        need_scope(caller.who, Scope.READ)
+        peer.caller.need_scope(Scope.READ)
         if asked.until < asked.since:
             raise Fault(BAD, "until must not be before since", field="until")
-        reader = _Reader(caller, asked)
-        await _ended(self._replays.pop(caller.sid, None))
-        self._replays[caller.sid] = asyncio.create_task(self._replayed(reader, asked))
+        reader = _Reader(peer, asked)
+        await _ended(self._replays.pop(peer.sid, None))
+        self._replays[peer.sid] = asyncio.create_task(self._replayed(reader, asked))
         return {}
 
     async def _replayed(self, reader: _Reader, asked: Replay) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal, Scope
+from detent.engine.access import Scope
 from detent.errors import StoreError
 from detent.surfaces.engines import messages as m
 from detent.surfaces.engines.desk import ENGINE, EVENTS, Desk
@@ -19,13 +19,14 @@ from detent.surfaces.engines.failing import Failing
 from detent.surfaces.engines.faults import CODES, Fault, problem_reply
 from detent.surfaces.engines.following import Following
 from detent.surfaces.engines.kinds import Declared, Kinds
-from detent.surfaces.engines.links import Caller, Link, Links
+from detent.surfaces.engines.links import Link, Links, Peer
 from detent.surfaces.engines.registering import Registering
 from detent.surfaces.engines.reporting import Reporting
 from detent.surfaces.engines.schemas import SCHEMAS
 from detent.surfaces.engines.sockets import Answers, Room, SocketServer
 from detent.surfaces.engines.submitting import Submitting
 from detent.surfaces.engines.subscribers import Subscribers
+from detent.surfaces.http.caller import Admit, CallerRules, Reach
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
@@ -40,12 +41,12 @@ class EnginesSurface:
     """`/engine` and the namespaces `/engine` and `/events` on one engine."""
 
     prefixes: Sequence[str] = ("/engine", "/socket.io")
-    admits_sockets = True
 
     def __init__(
         self, service: Service, settings: Settings, declared: Declared | None = None
     ) -> None:
         self.desk = Desk(service, settings)
+        self.caller_rules = self.desk.caller_rules = CallerRules("engines")
         self.links = Links()
         self.subscribers = Subscribers(self.desk)
         self.following = Following(self.desk, self.links, self.subscribers)
@@ -80,7 +81,6 @@ class EnginesSurface:
             "heartbeats": self.registering.run,
             "feed": self.following.run,
             "failures": self.failing.run,
-            "keys": self.sockets.recheck,
         }
         for name, work in loops.items():
             service.keep(name, self._watched(name, work))
@@ -110,23 +110,32 @@ class EnginesSurface:
         """JSON."""
         yield b"content-type", _JSON if reply.type is None else reply.type.encode()
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
-        """Socket.IO; who they are, they say there."""
-        await self.sockets.talk(socket)
+    async def socket(self, socket: WebSocket, admit: Admit) -> None:
+        """Socket.IO; each namespace may bring a key of its own."""
+        await self.sockets.talk(socket, admit)
 
     def _routes(self) -> Iterable[Route]:
         submitting, kinds = self.submitting, self.kinds
+        queue, tenant = Reach.QUEUE, Reach.TENANT
         post = {"takes": "Submit", "gives": "Job", "needs_body": True}
-        yield self._route("POST", "/jobs", submitting.post, Scope.PRODUCE, statuses=(202,), **post)
+        yield self._route(
+            "POST", "/jobs", submitting.post, Scope.PRODUCE, queue, statuses=(202,), **post
+        )
         at = {"at": {"type": "integer", "minimum": 0}}
-        yield self._route("GET", "/jobs/{id}", submitting.get, Scope.READ, gives="Job", query=at)
-        yield self._route("GET", "/types", kinds.listed, Scope.READ, gives="JobTypes")
+        yield self._route(
+            "GET", "/jobs/{id}", submitting.get, Scope.READ, queue, gives="Job", query=at
+        )
+        yield self._route("GET", "/types", kinds.listed, Scope.READ, tenant, gives="JobTypes")
         put = {"takes": "Schema", "needs_body": True}
-        yield self._route("PUT", "/types/{jobType}", kinds.put, Scope.OPERATE, **put)
-        yield Route("GET", "/engine/openapi.json", self.openapi, None, "This document.")
-        yield Route("GET", "/socket.io/", self.polling, None, "There is no long polling.")
+        yield self._route("PUT", "/types/{jobType}", kinds.put, Scope.OPERATE, tenant, **put)
+        yield Route("GET", "/engine/openapi.json", self.openapi, None, Reach.OPEN, "This document.")
+        yield Route(
+            "GET", "/socket.io/", self.polling, None, Reach.OPEN, "There is no long polling."
+        )
 
-    def _route(self, method: str, path: str, handler: Handler, scope: Scope, **more: Any) -> Route:
+    def _route(
+        self, method: str, path: str, handler: Handler, scope: Scope, reach: Reach, **more: Any
+    ) -> Route:
         async def faulted(call: Call) -> Reply:
             try:
                 if method == "POST":
@@ -136,7 +145,7 @@ class EnginesSurface:
                 raise Problem(CODES[fault.code], fault.code, fault.message, **fault.facts) from None
 
         says = (handler.__doc__ or "").strip().split("\n")[0]
-        return Route(method, f"/engine{path}", faulted, scope, says, **more)
+        return Route(method, f"/engine{path}", faulted, scope, reach, says, **more)
 
     async def openapi(self, _: Call) -> Reply:
         """What may be asked here."""
@@ -176,9 +185,9 @@ class EnginesSurface:
 
     def _of_engine(
         self, answer: Callable[[Link, T], Awaitable[dict[str, Any]]]
-    ) -> Callable[[Caller, T], Awaitable[dict[str, Any]]]:
-        async def of_engine(caller: Caller, told: T) -> dict[str, Any]:
-            link = self.links.of(caller.sid)
+    ) -> Callable[[Peer, T], Awaitable[dict[str, Any]]]:
+        async def of_engine(peer: Peer, told: T) -> dict[str, Any]:
+            link = self.links.of(peer.sid)
             if link is None:
                 raise Fault("NOT_REGISTERED", "register first; an engine that was lost does anew")
             link.hear()
@@ -186,26 +195,26 @@ class EnginesSurface:
 
         return of_engine
 
-    async def _register(self, caller: Caller, asked: m.Register) -> dict[str, Any]:
+    async def _register(self, peer: Peer, asked: m.Register) -> dict[str, Any]:
         await self._awake()
-        reply = await self.registering.register(caller, asked)
+        reply = await self.registering.register(peer, asked)
         self.kinds.forget()
         return reply
 
-    async def _submit(self, caller: Caller, wanted: m.Submit) -> dict[str, Any]:
-        link = self.links.of(caller.sid)
+    async def _submit(self, peer: Peer, wanted: m.Submit) -> dict[str, Any]:
+        link = self.links.of(peer.sid)
         if link is not None:
             link.hear()
         await self._awake()
-        return await self.submitting.submit(caller, wanted)
+        return await self.submitting.submit(peer, wanted)
 
-    async def _subscribe(self, caller: Caller, asked: m.Subscribe) -> dict[str, Any]:
+    async def _subscribe(self, peer: Peer, asked: m.Subscribe) -> dict[str, Any]:
         await self.following.begin()
-        return await self.subscribers.subscribe(caller, asked)
+        return await self.subscribers.subscribe(peer, asked)
 
-    async def _replay(self, caller: Caller, asked: m.Replay) -> dict[str, Any]:
+    async def _replay(self, peer: Peer, asked: m.Replay) -> dict[str, Any]:
         await self.following.begin()
-        return await self.subscribers.replay(caller, asked)
+        return await self.subscribers.replay(peer, asked)
 
     async def _awake(self) -> None:
         """Before the first job and the first engine somebody must look."""

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from detent.surfaces.http.exchange import Message
+from detent.surfaces.http.caller import Admit
+from detent.surfaces.http.exchange import ADMITTED, Message, Settings
 
 MESSAGES_S_MAX: Final = 2_000
 """Messages a second that one connection is listened to."""
 IN_FLIGHT_MAX: Final = 256
 """Messages of one connection that are being answered at the same time."""
+# How long a client may be connected without having shown a key for any namespace.
+KEYLESS_S_MAX: Final = 5.0
 _GONE: Final[Message] = {"type": "websocket.disconnect", "code": 1003}
 _PACKETS: Final = frozenset("0123456")
 _BINARY: Final = ("45", "46")
@@ -28,9 +33,15 @@ _encode = msgspec.json.Encoder().encode
 class Wire:
     """What a Socket.IO server is given instead of the socket."""
 
-    def __init__(self, socket: WebSocket, stall_s: float) -> None:
+    def __init__(self, socket: WebSocket, settings: Settings, admit: Admit) -> None:
         self._socket = socket
-        self._stall_s = stall_s
+        self.admit = admit
+        self._stall_s = settings.stall_s
+        self._keyless_s = min(settings.head_s, KEYLESS_S_MAX)
+        self._namespaces = 0
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._tokens = float(MESSAGES_S_MAX)
         self._at = time.monotonic()
         self._in_flight = 0
@@ -51,6 +62,39 @@ class Wire:
         """Send it; whoever does not read is cut off."""
         async with asyncio.timeout(self._stall_s):
             await self._socket.send(message)
+
+    def start(self) -> None:
+        """Close the connection in a while, unless its client is admitted to a namespace."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._keyless_s, self._start_close)
+
+    def stop(self) -> None:
+        """Wait for nothing more: the connection is over."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def enter(self) -> None:
+        """Count a namespace that the client was admitted to; its messages may be large now."""
+        self._namespaces += 1
+        if self._timer is not None:
+            self._timer.cancel()
+        lift: Callable[[], None] | None = self._socket.scope.get("state", {}).get(ADMITTED)
+        if lift is not None:
+            lift()
+
+    def leave(self) -> None:
+        """Forget a namespace; after the last one the client must come back or is closed."""
+        self._namespaces -= 1
+        if not self._namespaces and not self._is_over:
+            self.start()
+
+    def _start_close(self) -> None:
+        self._closing = asyncio.ensure_future(self._close())
+
+    async def _close(self) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await self._socket.close(1008, "connect to a namespace, with a key if one is needed")
 
     def __enter__(self) -> None:
         self._in_flight += 1

@@ -4,16 +4,16 @@ the surface that its path belongs to. Any method on any path gets an answer."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Protocol
 
 from starlette.websockets import WebSocket
 
-from detent.engine.access import OPEN_TO_ALL, Principal
 from detent.engine.access import Scope as AccessScope
 from detent.engine.limits import need_numbers
+from detent.surfaces.http.caller import Admit, Caller, CallerRules, Reach
 from detent.surfaces.http.exchange import (
     ANSWER,
     Answering,
@@ -26,7 +26,7 @@ from detent.surfaces.http.exchange import (
     Take,
     body_of,
 )
-from detent.surfaces.http.gate import Gate, split_key
+from detent.surfaces.http.gate import Gate, KeyWatch, split_key
 from detent.surfaces.http.logs import REQUEST
 from detent.surfaces.http.metrics import Metrics
 from detent.surfaces.http.problems import Problem, problem_of
@@ -53,8 +53,8 @@ class Surface(Protocol):
         ...
 
     @property
-    def admits_sockets(self) -> bool:
-        """Whether it asks those who come by a WebSocket for their key itself."""
+    def caller_rules(self) -> CallerRules:
+        """What it adds to its callers."""
         ...
 
     def problem(self, problem: Problem, call: Call) -> Reply:
@@ -65,7 +65,7 @@ class Surface(Protocol):
         """The headers that every reply of it has."""
         ...
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:
+    async def socket(self, socket: WebSocket, admit: Admit) -> None:
         """Talk over a WebSocket; whoever does not closes it."""
         ...
 
@@ -81,14 +81,15 @@ class WebApp:
         self.settings = settings
         self.metrics = Metrics()
         self._gate = Gate(settings)
+        self._keys = KeyWatch(self._gate, service)
         self._surfaces = sorted(
             ((prefix, one) for one in surfaces for prefix in one.prefixes),
             key=lambda found: -len(found[0]),
         )
         counters = "Counters for Prometheus."
         self.routes: Sequence[Route] = [
-            Route("GET", "/", self._door, None, "What is served here."),
-            Route("GET", "/metrics", self._metrics, AccessScope.READ, counters),
+            Route("GET", "/", self._door, None, Reach.OPEN, "What is served here."),
+            Route("GET", "/metrics", self._metrics, AccessScope.READ, Reach.STORE, counters),
             *(route for one in surfaces for route in one.routes),
         ]
         self._routes = Routes(self.routes)
@@ -117,6 +118,7 @@ class WebApp:
         except Exception as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
+        self.service.keep("keys", self._keys.run)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.service.stop()
@@ -126,10 +128,8 @@ class WebApp:
         """What is served here, for whoever opens the address that was printed."""
         return Reply(200, self._front.encode(), "text/plain; charset=utf-8")
 
-    async def _metrics(self, call: Call) -> Reply:
+    async def _metrics(self, call: Call) -> Reply:  # noqa: ARG002 - they are about everybody
         """Counters for Prometheus; strict readers want the type without parameters."""
-        if not call.who.is_boundless:
-            raise Problem(403, "forbidden", "counters are about all tenants and queues")
         return Reply(200, await self.metrics.text(self.service.engine), "text/plain")
 
     # --- HTTP -----------------------------------------------------------------------------------
@@ -138,13 +138,14 @@ class WebApp:
         began = time.perf_counter()
         path, key = split_key(_path_of(scope))
         call = Call(scope, path, "")
+        call.key = key
         call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
         REQUEST.set(call.request_id)
         method = "GET" if call.method == "HEAD" else call.method
         route, call.params = self._routes.find(method, path)
         turn = Turn(route, call, scope.get("state", {}).get(ANSWER), began)
         try:
-            found: Reply | Exception = await self._answered(route, call, key, scope, receive)
+            found: Reply | Exception = await self._answered(route, call, scope, receive)
         except Exception as error:
             found = error
         await self._tell(turn, found, (scope, receive, send))
@@ -163,6 +164,7 @@ class WebApp:
             send, found, headers_of(found, call, surface.dressed(found, call)), is_head=is_head
         )
         if found.stream is not None and not is_head:
+            receive = partial(self._keys.receive, self._gate.key_of(call), receive)
             await pour(scope, receive, send, found.stream, self.settings.stall_s)
         self._saw(turn, found)
 
@@ -186,22 +188,28 @@ class WebApp:
         return self._owners.get(id(turn.route)) or self._surface(turn.call.path)
 
     async def _answered(
-        self, route: Route | None, call: Call, key: str | None, scope: Scope, receive: Receive
+        self, route: Route | None, call: Call, scope: Scope, receive: Receive
     ) -> Reply:
         self._check_head(scope, call)
         if route is None:
             raise self._missing(call)
         if route.scope is not None:
-            gate, access = self._gate, self.service.engine.access
-            call.who = gate.known(access, call, key) or await gate.admit(access, call, key)
-            gate.need(call.who, route.scope)
-            call.allowance = self._gate.throttle(call.who, (scope.get("client") or ("",))[0])
+            gate, access, key = self._gate, self.service.engine.access, self._gate.key_of(call)
+            principal = gate.known(access, key) or await gate.admit(access, key)
+            call.caller = gate.caller(principal, call, route, self._caller_rules(route))
+            call.receive = partial(self._keys.receive, key, receive)
+            call.allowance = gate.throttle(principal, (scope.get("client") or ("",))[0])
         length = call.headers.get(b"content-length")
-        if length != b"0" and (length or b"transfer-encoding" in call.headers):
+        has_body = length != b"0" and (length or b"transfer-encoding" in call.headers)
+        # What is sent with a GET is never read: the connection drops it.
+        if has_body and route.method != "GET":
             call.body = await body_of(receive, self.settings, length)
             need_numbers("body", call.body)
-        call.receive = receive
         return await route.handler(call)
+
+    def _caller_rules(self, route: Route) -> CallerRules:
+        owner = self._owners.get(id(route))
+        return CallerRules() if owner is None else owner.caller_rules
 
     def _take(self, route: Route, scope: Scope, body: bytes, answer: Answering) -> bool:
         """Answer without a task, if nothing about the request is odd.
@@ -222,12 +230,11 @@ class WebApp:
     def _is_let_in(self, route: Route, scope: Scope, call: Call) -> bool:
         """Whether whoever calls may do so, as far as that can be said without asking anybody."""
         self._check_head(scope, call)
-        who = self._gate.known(self.service.engine.access, call, None)
-        if who is None or route.scope is None or self.settings.rate is not None:
+        principal = self._gate.known(self.service.engine.access, self._gate.key_of(call))
+        if principal is None or route.scope is None or self.settings.rate is not None:
             return False
-        self._gate.need(who, route.scope)
+        call.caller = self._gate.caller(principal, call, route, self._caller_rules(route))
         need_numbers("body", call.body)
-        call.who = who
         call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
         return True
 
@@ -268,15 +275,27 @@ class WebApp:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, key = split_key(scope["path"])
         call = Call({**scope, "method": "WEBSOCKET"}, path, "")
+        call.key = key
         socket = WebSocket({**scope, "path": path}, receive, send)
+        watched: dict[str | None, Callable[[], None]] = {}
+
+        async def admit(offered: str | None, cut: Callable[[], None]) -> Caller:
+            key = offered or self._gate.key_of(call)
+            principal = await self._gate.admit(self.service.engine.access, key)
+            if key not in watched:
+                watched[key] = cut
+                self._keys.watch(key, cut)
+            return self._gate.caller_in(principal, call, surface.caller_rules)
+
         try:
             self._check_head(scope, call)
-            surface, who = self._surface(path), OPEN_TO_ALL
-            if not surface.admits_sockets:
-                who = await self._gate.admit(self.service.engine.access, call, key)
-            await surface.socket(socket, who)
+            surface = self._surface(path)
+            await surface.socket(socket, admit)
         except Problem as problem:
             await socket.close(code=1008, reason=problem.message)
+        finally:
+            for key, cut in watched.items():
+                self._keys.forget(key, cut)
 
 
 def _path_of(scope: Scope) -> str:

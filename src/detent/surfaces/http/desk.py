@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from detent.engine.engine import Engine
+from detent.surfaces.http.caller import CallerRules
 from detent.surfaces.http.exchange import Reply, Settings
 from detent.surfaces.http.service import Service
 
@@ -17,6 +18,7 @@ class HttpDesk:
     def __init__(self, service: Service, settings: Settings) -> None:
         self.service = service
         self.settings = settings
+        self.caller_rules = CallerRules()
 
     @property
     def engine(self) -> Engine:

@@ -21,11 +21,13 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from detent.engine.access import OPEN_TO_ALL, Principal
+from detent.surfaces.http.caller import Caller
 from detent.surfaces.http.problems import Problem
 
 ABORT: Final = "detent.abort"
 """Where a connection of ours puts the way to cut it off."""
+# Where a WebSocket of ours puts what to call when its client has shown a key.
+ADMITTED: Final = "detent.admitted"
 ANSWER: Final = "detent.answer"
 """Where a connection of ours puts the way to answer at once."""
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -103,7 +105,9 @@ class Call:
     __slots__ = (
         "allowance",
         "body",
+        "caller",
         "headers",
+        "key",
         "method",
         "params",
         "path",
@@ -111,8 +115,10 @@ class Call:
         "receive",
         "request_id",
         "state",
-        "who",
     )
+
+    caller: Caller
+    """Who calls; only the handlers of open routes do without."""
 
     def __init__(self, scope: Scope, path: str, request_id: str) -> None:
         self.method: str = scope["method"]
@@ -123,9 +129,10 @@ class Call:
         self.params: Mapping[str, str] = {}
         self.body = b""
         self.receive: Receive | None = None
-        """Tells, once the body is read, when whoever calls has gone."""
+        """Tells, once the body is read, when the client has left or its key was revoked."""
         self.state: Mapping[str, Any] = scope.get("state") or {}
-        self.who: Principal = OPEN_TO_ALL
+        self.key: str | None = None
+        """The API key in front of the path, if there is one."""
         self.allowance: tuple[tuple[str, str], ...] = ()
         """The headers that tell how often whoever calls may do so."""
 
@@ -212,7 +219,10 @@ async def left(receive: Receive) -> None:
 
 
 async def gone(call: Call) -> None:
-    """The same for a request that is answered later; where nobody can tell, they never go."""
+    """Wait until the client of a request that is answered later has left, or its key is revoked.
+
+    Where nobody can tell, that is never.
+    """
     await (asyncio.Event().wait() if call.receive is None else left(call.receive))
 
 

@@ -1,17 +1,26 @@
-"""Who gets in: the host that is asked for, the page that asks, the key, and how often."""
+"""Who gets in: the host that is asked for, the page that asks, the key, and how often.
+
+`Gate` makes the `Caller` of every request. `KeyWatch` ends what outlives a request (streams, waits,
+WebSockets) as soon as its key opens nothing any more.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import math
 import time
 from collections.abc import Callable
+from typing import Final
 from urllib.parse import urlsplit
 
-from detent.engine.access import OPEN_TO_ALL, Access, Principal, Scope
-from detent.surfaces.http.exchange import Call, Settings
+from detent.engine.access import OPEN_TO_ALL, Access, Principal
+from detent.surfaces.http.caller import Caller, CallerRules, caller_of, need_reach
+from detent.surfaces.http.exchange import Call, Message, Receive, Settings
 from detent.surfaces.http.problems import Problem
+from detent.surfaces.http.routing import Route
+from detent.surfaces.http.service import Service
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """What a server that only this host can reach is called."""
@@ -21,6 +30,8 @@ _PREFIX = "/k/"
 _BUCKETS_MAX = 10_000
 _WELCOME_MAX = 1_000
 _HOST_CHARS_MAX = 300
+# How often the keys of open connections are checked.
+RECHECK_S: Final = 0.5
 
 
 class Gate:
@@ -58,34 +69,42 @@ class Gate:
         """One that was named, or this server's own pages, under a name that it may have."""
         return origin in self._origins or _parts(origin)[0] == host
 
-    def known(self, access: Access, call: Call, key: str | None) -> Principal | None:
-        """Who calls, if nobody must be asked: it was told a moment ago."""
-        text = key or _offered(call)
-        if text is not None:
-            return access.known(text)
+    def key_of(self, call: Call) -> str | None:
+        """The key that a request brings: in front of its path, or in its headers."""
+        return call.key or _offered(call)
+
+    def known(self, access: Access, key: str | None) -> Principal | None:
+        """Whose key that is, if the store was asked a moment ago."""
+        if key is not None:
+            return access.known(key)
         return OPEN_TO_ALL if access.is_known_open() else None
 
-    async def admit(self, access: Access, call: Call, key: str | None) -> Principal:
-        """Who calls; without any key in the store everybody may."""
-        return await self.principal(access, key or _offered(call))
-
-    async def principal(self, access: Access, text: str | None) -> Principal:
-        """Whose key that is; without any key in the store everybody's."""
-        if text is None:
+    async def admit(self, access: Access, key: str | None) -> Principal:
+        """Whose key that is; without any key in the store everybody may call."""
+        if key is None:
             if await access.is_guarded():
                 raise _unknown("an API key is needed: Authorization: Bearer <key>")
             return OPEN_TO_ALL
-        found = await access.principal(text)
+        found = await access.principal(key)
         if found is None:
             if not await access.is_guarded():
                 return OPEN_TO_ALL
             raise _unknown("this API key opens nothing: unknown, revoked or run out")
         return found
 
-    def need(self, who: Principal, scope: Scope) -> None:
-        """Refuse what the key does not open."""
-        if not who.has(scope):
-            raise Problem(403, "forbidden", f"this needs the scope {scope}", scope=scope.value)
+    def caller(self, principal: Principal, call: Call, route: Route, rules: CallerRules) -> Caller:
+        """The caller of a route; refuses a key without its scope or bound too tightly for it."""
+        if route.scope is not None and not principal.has(route.scope):
+            why = f"this needs the scope {route.scope}"
+            raise Problem(403, "forbidden", why, scope=route.scope.value)
+        need_reach(principal, route.reach)
+        return self.caller_in(principal, call, rules)
+
+    def caller_in(self, principal: Principal, call: Call, rules: CallerRules) -> Caller:
+        """The caller in the tenant that the request names, if it may name one."""
+        header = rules.tenant_header
+        named = None if header is None else call.header(header)
+        return caller_of(principal, named, rules)
 
     def throttle(self, who: Principal, address: str) -> tuple[tuple[str, str], ...]:
         """So many requests a second from one caller, and as many at once; headers tell the rest."""
@@ -105,6 +124,53 @@ class Gate:
             found.retryable = True
             raise found.with_headers(("retry-after", str(wait)), *headers)
         return headers
+
+
+class KeyWatch:
+    """Ends long-lived connections whose key was revoked or has expired.
+
+    One loop checks every key that holds a connection open, so that no surface has to.
+    """
+
+    def __init__(self, gate: Gate, service: Service) -> None:
+        self._gate = gate
+        self._service = service
+        self._cuts: dict[str | None, set[Callable[[], None]]] = {}
+
+    async def run(self) -> None:
+        """Check all keys again and again until the server stops."""
+        while await self._service.pause(RECHECK_S):
+            for key in tuple(self._cuts):
+                try:
+                    await self._gate.admit(self._service.engine.access, key)
+                except Problem:
+                    for cut in self._cuts.pop(key, ()):
+                        cut()
+
+    def watch(self, key: str | None, cut: Callable[[], None]) -> None:
+        """Call `cut` once the key opens nothing any more."""
+        self._cuts.setdefault(key, set()).add(cut)
+
+    def forget(self, key: str | None, cut: Callable[[], None]) -> None:
+        """The connection is gone."""
+        cuts = self._cuts.get(key, set())
+        cuts.discard(cut)
+        if not cuts:
+            self._cuts.pop(key, None)
+
+    async def receive(self, key: str | None, receive: Receive) -> Message:
+        """The next message of a client; once its key opens nothing, that it has gone."""
+        is_revoked = asyncio.Event()
+        cut = is_revoked.set
+        waits = asyncio.ensure_future(receive()), asyncio.ensure_future(is_revoked.wait())
+        self.watch(key, cut)
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return waits[0].result() if waits[0].done() else {"type": "http.disconnect"}
+        finally:
+            self.forget(key, cut)
+            for one in waits:
+                one.cancel()
 
 
 def _parts(address: str) -> tuple[str | None, str | None]:

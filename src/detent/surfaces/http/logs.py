@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,6 +27,20 @@ REQUEST: Final[ContextVar[str]] = ContextVar("detent_request", default="")
 JSON_LOGS: Final = "DETENT_JSON_LOGS"
 LOG_LEVEL: Final = "DETENT_LOG_LEVEL"
 _PLAIN: Final = "%(asctime)s %(levelname)s %(message)s"
+_API_KEY: Final = re.compile(r"(dtk_[0-9a-f]+_)[\w-]+")
+
+
+def _mask_keys(line: str) -> str:
+    """Replace the secret part of every API key; libraries may log a path with a key in it."""
+    return _API_KEY.sub(r"\1***", line) if "dtk_" in line else line
+
+
+class PlainLines(logging.Formatter):
+    """Formats a record as text for people, without API keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with its traceback."""
+        return _mask_keys(super().format(record))
 
 
 class JsonLines(logging.Formatter):
@@ -55,7 +70,7 @@ class JsonLines(logging.Formatter):
             told["exception"] = self.formatException(record.exc_info)
         elif record.exc_text:
             told["exception"] = record.exc_text
-        return msgspec.json.encode(told).decode()
+        return _mask_keys(msgspec.json.encode(told).decode())
 
 
 def _about() -> dict[str, Any]:
@@ -72,6 +87,6 @@ def log_to_stderr(
 ) -> None:
     """Begin to log: for people, or for whoever collects lines."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines(component) if as_json else logging.Formatter(plain))
+    handler.setFormatter(JsonLines(component) if as_json else PlainLines(plain))
     named = os.environ.get(LOG_LEVEL, "").upper()
     logging.basicConfig(level=named or level, handlers=[handler], force=True)

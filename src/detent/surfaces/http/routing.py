@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from detent.engine.access import Scope
+from detent.surfaces.http.caller import Reach
 from detent.surfaces.http.exchange import Call, Reply
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Reply]]
@@ -21,16 +22,19 @@ Prompt: TypeAlias = Callable[[Call, Hear], bool]
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One operation. `scope` of `None` is open to anybody; what follows it is for the document.
+    """One operation. `scope` of `None` is open to anybody; `reach` says who is bound too tightly.
 
+    What follows is for the document.
     `takes` and `gives` name the shapes of bodies, `type` is that of a reply that is no JSON, and
-    `query` and `headers` have the shapes of what may be asked behind the path and beside it.
+    `query` and `headers` have the shapes of what may be asked behind the path and beside it. `name`
+    is what a surface that lists its operations by name calls it.
     """
 
     method: str
     path: str
     handler: Handler
     scope: Scope | None
+    reach: Reach
     says: str = ""
     statuses: tuple[int, ...] = (200,)
     takes: str | None = None
@@ -40,6 +44,7 @@ class Route(msgspec.Struct, frozen=True):
     query: Mapping[str, Mapping[str, Any]] = {}
     headers: Mapping[str, Mapping[str, Any]] = {}
     prompt: Prompt | None = None
+    name: str = ""
 
 
 class _Node:

@@ -134,6 +134,8 @@ def config_of(app: WebApp, bind: Bind) -> uvicorn.Config:
         http=connections(),
         ws="wsproto",
         ws_max_size=app.settings.socket_bytes_max,
+        # A few kilobytes could become hundreds of megabytes, before anybody has shown a key.
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,

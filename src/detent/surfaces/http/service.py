@@ -11,6 +11,7 @@ from typing import Any
 from detent.complaining import Complaint
 from detent.engine.engine import Engine
 from detent.errors import StoreError
+from detent.surfaces.http.json_schema import SchemaChecker
 
 _log = logging.getLogger(__name__)
 _AGAIN_S = 1.0
@@ -29,6 +30,7 @@ class Service:
         self._engine: Engine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_over = False
+        self.schemas = SchemaChecker()
         self.stopping = asyncio.Event()
         """Set as soon as the server is to stop: whoever waits for something stops waiting."""
 
@@ -99,6 +101,7 @@ class Service:
         for task in self._tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        self.schemas.close()
         await self._stack.aclose()
         self._engine = None
 

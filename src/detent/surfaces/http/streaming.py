@@ -17,12 +17,13 @@ from detent.surfaces.http.exchange import ABORT, Receive, Scope, Send, left
 async def pour(
     scope: Scope, receive: Receive, send: Send, stream: AsyncIterator[bytes], stall_s: float
 ) -> None:
-    """All pieces, until there are no more or nobody listens."""
+    """All pieces, until there are no more, nobody listens, or the key of the reader is revoked."""
     leaving = asyncio.ensure_future(left(receive))
     pouring = asyncio.ensure_future(_poured(send, stream, stall_s))
     try:
         await asyncio.wait([leaving, pouring], return_when=asyncio.FIRST_COMPLETED)
-        if pouring.done() and not pouring.cancelled() and pouring.exception() is not None:
+        has_failed = pouring.done() and not pouring.cancelled() and pouring.exception() is not None
+        if leaving.done() or has_failed:
             _cut(scope)
     finally:
         for one in (leaving, pouring):

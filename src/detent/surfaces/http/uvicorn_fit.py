@@ -22,15 +22,23 @@ from detent.surfaces.http.exchange import ANSWER, Answering, Receive, Scope, Sen
 
 _log = logging.getLogger(__name__)
 _PATIENCE_S: Final = 20
+# More requests in one packet than a connection parses ahead.
+_MANY: Final = 100
 _ASKED: Final = (
     b"POST /prompt HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na"
     b"POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nb"
-    b"GET /whole HTTP/1.1\r\nHost: a\r\n\r\n"
-    b"GET /parted HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    + b"GET /whole HTTP/1.1\r\nHost: a\r\n\r\n" * _MANY
+    + b"GET /parted HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 )
 _HEAD: Final = b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-length: 1\r\n"
 _TOLD: Final = (
-    _HEAD + b"\r\na" + _HEAD + b"\r\nb" + _HEAD + b"\r\nc" + _HEAD + b"connection: close\r\n\r\nc"
+    _HEAD
+    + b"\r\na"
+    + _HEAD
+    + b"\r\nb"
+    + (_HEAD + b"\r\nc") * _MANY
+    + _HEAD
+    + b"connection: close\r\n\r\nc"
 )
 
 

@@ -9,21 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from detent.engine import keeping as flows
-from detent.engine.access import Scope
 from detent.engine.paging import job_pages
 from detent.engine.piecemeal import piecemeal
-from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import ProfileName
 from detent.lifecycle.workflow import Step, Tally
 from detent.stores.api import Key, Record, Stored, key_of
 from detent.stores.select import Filter, Page
 from detent.surfaces.http.desk import HttpDesk, json_reply
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.jobnik.checking import Rule, id_of, integer
 from detent.surfaces.jobnik.faults import missing
-from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, stage_kept, stage_of
+from detent.surfaces.jobnik.keeping import KIND, StageKept, job_kept, queue_of, stage_kept, stage_of
 from detent.surfaces.jobnik.showing import FoundJob, stage_shown, task_shown
 
 PAGE: Final = 500
@@ -62,35 +58,20 @@ class Desk(HttpDesk):
 
     reply = staticmethod(json_reply)
 
-    # --- who and whose --------------------------------------------------------------------------
-
-    def tenant(self, call: Call) -> str:
-        """Whose records are meant: those of the key."""
-        return call.who.tenant
-
-    def by(self, call: Call) -> By:
-        """Whom the history names."""
-        return By(Actor.USER, call.who.id or "jobnik")
-
-    def need_type(self, call: Call, type_: str) -> None:
-        """Refuse stage types that the key is not for."""
-        if not call.who.may_use(type_):
-            raise Problem(403, "forbidden", "this key is not for stages of this type")
-
-    def need_any(self, call: Call, *scopes: Scope) -> None:
-        """Refuse who has none of these scopes."""
-        if not any(map(call.who.has, scopes)):
-            raise Problem(403, "forbidden", f"this needs the scope {' or '.join(scopes)}")
-
     # --- jobs -----------------------------------------------------------------------------------
 
-    async def job(self, call: Call) -> FoundJob:
-        """The job that the path names."""
-        return await self.job_of(call, id_of(call, "jobId"))
+    async def job(self, call: Call, *, whole: bool = False) -> FoundJob:
+        """The job that the path names; a key must be for one of its stages, or for the `whole`."""
+        found = await self.job_of(call, id_of(call, "jobId"))
+        if call.caller.is_bound:
+            queues = [queue_of(one.kept.type) for one in await self.stages_in(found)]
+            if whole or not any(map(call.caller.may_use, queues)):
+                call.caller.need_queue(*queues)
+        return found
 
     async def job_of(self, call: Call, name: str) -> FoundJob:
         """The job of that id; what was deleted is not there any more."""
-        [found] = await self.jobs_of([(self.tenant(call), name)])
+        [found] = await self.jobs_of([(call.caller.tenant, name)])
         if found is None:
             raise missing("JOB")
         return found
@@ -127,12 +108,12 @@ class Desk(HttpDesk):
         found = await self.stage_of(call, id_of(call, "stageId"))
         if found is None:
             raise missing("STAGE")
-        self.need_type(call, found.kept.type)
+        call.caller.need_queue(queue_of(found.kept.type))
         return found
 
     async def stage_of(self, call: Call, name: str) -> FoundStage | None:
         """The stage of that id."""
-        tenant = self.tenant(call)
+        tenant = call.caller.tenant
         [record] = await self.engine.store.record([(KIND, tenant, name)])
         if record is None:
             return None
@@ -158,7 +139,7 @@ class Desk(HttpDesk):
 
     def seen_by(self, call: Call, stages: Iterable[FoundStage]) -> list[FoundStage]:
         """Those of the types that the key is for."""
-        return [one for one in stages if call.who.may_use(one.kept.type)]
+        return [one for one in stages if call.caller.may_use(queue_of(one.kept.type))]
 
     async def stages_shown(
         self, stages: Iterable[FoundStage], *, with_tasks: bool = False
@@ -176,11 +157,11 @@ class Desk(HttpDesk):
 
     async def task(self, call: Call) -> Stored:
         """The task that the path names."""
-        key = (self.tenant(call), id_of(call, "taskId"))
+        key = (call.caller.tenant, id_of(call, "taskId"))
         [found] = await self.engine.store.get([key])
         if found is None or not _is_task(found):
             raise missing("TASK")
-        self.need_type(call, found.job.queue)
+        call.caller.need_queue(found.job.queue)
         return found
 
     async def tasks_of(self, stage: FoundStage) -> list[Stored]:

@@ -33,7 +33,7 @@ class Gauges:
         counts: _Counts = {name: Counter() for name in _NAMES}
         for word in WORKFLOW_WORDS.values():
             counts["jobnik_jobs_by_status"][word,] = 0
-        jobs = await self._desk.all_jobs(self._desk.tenant(call))
+        jobs = await self._desk.all_jobs(call.caller.tenant)
         for job in jobs:
             counts["jobnik_jobs_by_status"][job.status,] += 1
         for stage in self._desk.seen_by(call, await self._desk.stages_in(*jobs)):

@@ -29,7 +29,6 @@ from detent.surfaces.jobnik.checking import (
     checked,
     date,
     flag,
-    id_of,
     one_of,
     query_of,
     text,
@@ -93,9 +92,7 @@ class Jobs:
     async def listed(self, call: Call) -> Reply:
         """Jobs, by name, priority and the time they were made."""
         query = query_of(call, _LIST)
-        jobs = [
-            one for one in await self._desk.all_jobs(self._desk.tenant(call)) if _fits(one, query)
-        ]
+        jobs = [one for one in await self._desk.all_jobs(call.caller.tenant) if _fits(one, query)]
         with_stages = query.get("should_return_stages", False)
         shown = {
             key_of(one.flow.workflow): await self._shown(call, one, with_stages=with_stages)
@@ -112,9 +109,9 @@ class Jobs:
             priority=fields.get("priority", DEFAULT_PRIORITY),
             **trace_of(call, fields),
         )
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         order = Order(parts=(), tenant=tenant, name=fields["name"], meta=job_meta(kept))
-        made = await self._desk.engine.workflows.create(order, self._desk.by(call))
+        made = await self._desk.engine.workflows.create(order, call.caller.actor)
         if not isinstance(made, Created):
             raise invalid(made.message)
         return self._desk.reply(job_shown(await self._desk.job_of(call, made.id)), 201)
@@ -128,12 +125,12 @@ class Jobs:
 
     async def delete(self, call: Call) -> Reply:
         """Delete a job that has ended, with all its stages and tasks."""
-        found = await self._desk.job(call)
+        found = await self._desk.job(call, whole=True)
 
         async def stages() -> Sequence[Record]:
             return [one.record for one in await self._desk.stages_in(found)]
 
-        erasing, by = self._desk.engine.erasing, self._desk.by(call)
+        erasing, by = self._desk.engine.erasing, call.caller.actor
         refusal = await erasing.erase(key_of(found.flow.workflow), by, stages)
         if refusal is not None:
             is_gone = refusal.code == "unknown_workflow"
@@ -142,9 +139,9 @@ class Jobs:
 
     async def annotate(self, call: Call) -> Reply:
         """Other metadata."""
-        self._desk.need_any(call, Scope.PRODUCE, Scope.WORK)
+        call.caller.need_scope(Scope.PRODUCE, Scope.WORK)
         metadata = _raw(an_object(BODY, body_of(call)))
-        key = (self._desk.tenant(call), id_of(call, "jobId"))
+        key = key_of((await self._desk.job(call)).flow.workflow)
         await self._change(key, lambda kept: replace(kept, user_metadata=metadata))
         return self._desk.done(_MODIFIED)
 
@@ -152,10 +149,10 @@ class Jobs:
         """Another priority, for all tasks that are or will be there."""
         fields = checked(body_of(call), {"priority": _PRIORITY}, ("priority",), closed=False)
         priority: str = fields["priority"]
-        found = await self._desk.job(call)
+        found = await self._desk.job(call, whole=True)
         if found.kept.priority == priority:
             return Reply(204, headers=_UNCHANGED)
-        key, by = key_of(found.flow.workflow), self._desk.by(call)
+        key, by = key_of(found.flow.workflow), call.caller.actor
         note = self._note(key, by)
         await self._change(key, lambda kept: replace(kept, priority=priority), (note,))
         await self.reprioritise_tasks(key, by)
@@ -196,10 +193,10 @@ class Jobs:
         """Pause, resume or abort."""
         fields = checked(body_of(call), {"status": one_of(_STATUSES)}, ("status",), closed=False)
         status: str = fields["status"]
-        found = await self._desk.job(call)
+        found = await self._desk.job(call, whole=True)
         workflows = self._desk.engine.workflows
         ask = {"PENDING": workflows.resume, "PAUSED": workflows.pause}.get(status, workflows.abort)
-        answer = await ask(key_of(found.flow.workflow), self._desk.by(call))
+        answer = await ask(key_of(found.flow.workflow), call.caller.actor)
         if isinstance(answer, Refusal):
             raise illegal("JOB", WORKFLOW_WORDS[answer.state or ""], status)
         return self._desk.done(_MODIFIED)

@@ -31,7 +31,7 @@ from detent.surfaces.jobnik.checking import (
 from detent.surfaces.jobnik.desk import PAGES, TRIES_MAX, Desk, FoundStage
 from detent.surfaces.jobnik.faults import illegal, invalid, missing, refused
 from detent.surfaces.jobnik.jobs import TRACE
-from detent.surfaces.jobnik.keeping import StageKept, stage_kept, trace_of, written
+from detent.surfaces.jobnik.keeping import StageKept, queue_of, stage_kept, trace_of, written
 from detent.surfaces.jobnik.showing import stage_shown, summary_of
 
 TYPE_MAX: Final = 50
@@ -72,8 +72,8 @@ class Stages:
     async def create(self, call: Call) -> Reply:
         """One more stage at the end of a job."""
         fields = checked(body_of(call), _NEW, ("type", "data"))
-        self._desk.need_type(call, fields["type"])
-        key = key_of((await self._desk.job(call)).flow.workflow)
+        call.caller.need_queue(queue_of(fields["type"]))
+        key = key_of((await self._desk.job(call, whole=True)).flow.workflow)
         kept = StageKept(
             job=key[1],
             type=fields["type"],
@@ -85,7 +85,7 @@ class Stages:
         policy = Policy(when_empty=WhenEmpty.WAIT, gate=fields.get("startAsWaiting", False))
         part = Part(StepPlan(kept.name(stage), policy=policy))
         puts = [written(kept, (key[0], stage), 1, self._desk.now())]
-        workflows, by = self._desk.engine.workflows, self._desk.by(call)
+        workflows, by = self._desk.engine.workflows, call.caller.actor
         answer = await workflows.add_step(key, part, by, after_last=True, puts=puts)
         if isinstance(answer, Refusal):
             raise _not_added(answer)
@@ -95,7 +95,7 @@ class Stages:
     async def listed(self, call: Call) -> Reply:
         """Stages, by job, type and status."""
         query = query_of(call, _LIST)
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         if "job_id" in query:
             found = await self._desk.jobs_of([(tenant, query["job_id"])])
             jobs = [one for one in found if one is not None]
@@ -128,7 +128,7 @@ class Stages:
 
     async def annotate(self, call: Call) -> Reply:
         """Other metadata."""
-        self._desk.need_any(call, Scope.PRODUCE, Scope.WORK)
+        call.caller.need_scope(Scope.PRODUCE, Scope.WORK)
         metadata = Raw(an_object(BODY, body_of(call)).encode())
         for _ in range(TRIES_MAX):
             found = await self._desk.stage(call)
@@ -143,7 +143,7 @@ class Stages:
         """Open the gate before a stage."""
         checked(body_of(call), {"status": one_of((_PENDING,))}, ("status",), closed=False)
         found = await self._desk.stage(call)
-        name, by = found.kept.name(found.id), self._desk.by(call)
+        name, by = found.kept.name(found.id), call.caller.actor
         answer = await self._desk.engine.workflows.approve(found.key, name, by)
         if not isinstance(answer, Refusal):
             return self._desk.done(_MODIFIED)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal, Scope
+from detent.engine.access import Scope
+from detent.surfaces.http.caller import Admit, CallerRules, Reach
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
@@ -28,6 +29,7 @@ from detent.surfaces.jobnik.tasks import Tasks
 BASE: Final = "/v1"
 _TYPE: Final = b"application/json; charset=utf-8"
 _P, _W, _R, _O = Scope.PRODUCE, Scope.WORK, Scope.READ, Scope.OPERATE
+_QUEUE, _TENANT, _OPEN = Reach.QUEUE, Reach.TENANT, Reach.OPEN
 _SCHEMAS: Final = {
     "Anything": {},
     "Error": {
@@ -42,10 +44,10 @@ class JobnikSurface:
     """Jobnik's manager on one engine."""
 
     prefixes: Sequence[str] = (BASE, "/liveness", "/service-metrics", "/docs/api")
-    admits_sockets = False
 
     def __init__(self, service: Service, settings: Settings) -> None:
         self.desk = Desk(service, settings)
+        self.caller_rules = self.desk.caller_rules = CallerRules("jobnik")
         self.jobs = Jobs(self.desk)
         self.stages = Stages(self.desk)
         self.tasks = Tasks(self.desk, self.jobs)
@@ -69,7 +71,7 @@ class JobnikSurface:
         """The type of everything."""
         yield b"content-type", _TYPE if reply.type is None else reply.type.encode()
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
+    async def socket(self, socket: WebSocket, admit: Admit) -> None:  # noqa: ARG002
         """Nobody talks over WebSockets here."""
         raise Problem(404, UNKNOWN, "Not Found")
 
@@ -77,44 +79,44 @@ class JobnikSurface:
 
     def _job_routes(self) -> Iterable[Route]:
         jobs, stages = self.jobs, self.stages
-        yield _route("GET", "/jobs", jobs.listed, _R, asks=True)
-        yield _route("POST", "/jobs", jobs.create, _P, (201,))
-        yield _route("GET", "/jobs/{jobId}", jobs.get, _R, asks=True)
-        yield _route("DELETE", "/jobs/{jobId}", jobs.delete, _O)
-        yield _route("PATCH", "/jobs/{jobId}/user-metadata", jobs.annotate, _R)
-        yield _route("PATCH", "/jobs/{jobId}/priority", jobs.reprioritise, _P, (200, 204))
-        yield _route("PUT", "/jobs/{jobId}/status", jobs.steer, _P)
-        yield _route("GET", "/jobs/{jobId}/stages", stages.of_job, _R, asks=True)
-        yield _route("POST", "/jobs/{jobId}/stage", stages.create, _P, (201,))
+        yield _route("GET", "/jobs", jobs.listed, _R, _TENANT, asks=True)
+        yield _route("POST", "/jobs", jobs.create, _P, _QUEUE, (201,))
+        yield _route("GET", "/jobs/{jobId}", jobs.get, _R, _QUEUE, asks=True)
+        yield _route("DELETE", "/jobs/{jobId}", jobs.delete, _O, _QUEUE)
+        yield _route("PATCH", "/jobs/{jobId}/user-metadata", jobs.annotate, _R, _QUEUE)
+        yield _route("PATCH", "/jobs/{jobId}/priority", jobs.reprioritise, _P, _QUEUE, (200, 204))
+        yield _route("PUT", "/jobs/{jobId}/status", jobs.steer, _P, _QUEUE)
+        yield _route("GET", "/jobs/{jobId}/stages", stages.of_job, _R, _QUEUE, asks=True)
+        yield _route("POST", "/jobs/{jobId}/stage", stages.create, _P, _QUEUE, (201,))
 
     def _stage_routes(self) -> Iterable[Route]:
         stages, tasks = self.stages, self.tasks
-        yield _route("GET", "/stages", stages.listed, _R, asks=True)
-        yield _route("GET", "/stages/{stageId}", stages.get, _R, asks=True)
-        yield _route("GET", "/stages/{stageId}/summary", stages.summary, _R)
-        yield _route("PATCH", "/stages/{stageId}/user-metadata", stages.annotate, _R)
-        yield _route("PUT", "/stages/{stageId}/status", stages.release, _P)
-        yield _route("GET", "/stages/{stageId}/tasks", tasks.of_stage, _R, asks=True)
-        yield _route("POST", "/stages/{stageId}/tasks", tasks.create, _P, (201,))
+        yield _route("GET", "/stages", stages.listed, _R, _QUEUE, asks=True)
+        yield _route("GET", "/stages/{stageId}", stages.get, _R, _QUEUE, asks=True)
+        yield _route("GET", "/stages/{stageId}/summary", stages.summary, _R, _QUEUE)
+        yield _route("PATCH", "/stages/{stageId}/user-metadata", stages.annotate, _R, _QUEUE)
+        yield _route("PUT", "/stages/{stageId}/status", stages.release, _P, _QUEUE)
+        yield _route("GET", "/stages/{stageId}/tasks", tasks.of_stage, _R, _QUEUE, asks=True)
+        yield _route("POST", "/stages/{stageId}/tasks", tasks.create, _P, _QUEUE, (201,))
 
     def _task_routes(self) -> Iterable[Route]:
         tasks = self.tasks
         # What stands here for the id of a stage is the type of it.
-        yield _route("PATCH", "/stages/{stageId}/tasks/dequeue", tasks.dequeue, _W)
-        yield _route("GET", "/tasks", tasks.listed, _R, asks=True)
-        yield _route("GET", "/tasks/{taskId}", tasks.get, _R)
-        yield _route("PATCH", "/tasks/{taskId}/user-metadata", tasks.annotate, _R)
-        yield _route("PUT", "/tasks/{taskId}/status", tasks.report, _W)
+        yield _route("PATCH", "/stages/{stageId}/tasks/dequeue", tasks.dequeue, _W, _QUEUE)
+        yield _route("GET", "/tasks", tasks.listed, _R, _QUEUE, asks=True)
+        yield _route("GET", "/tasks/{taskId}", tasks.get, _R, _QUEUE)
+        yield _route("PATCH", "/tasks/{taskId}/user-metadata", tasks.annotate, _R, _QUEUE)
+        yield _route("PUT", "/tasks/{taskId}/status", tasks.report, _W, _QUEUE)
 
     def _other_routes(self) -> Iterable[Route]:
         gauges = Gauges(self.desk)
-        yield Route("GET", "/liveness", self.liveness, None, "Whether the store answers.")
+        yield Route("GET", "/liveness", self.liveness, None, _OPEN, "Whether the store answers.")
         says = "Jobs, stages and tasks by status."
-        yield Route("GET", "/service-metrics", gauges.text, _R, says, type="text/plain")
+        yield Route("GET", "/service-metrics", gauges.text, _R, _TENANT, says, type="text/plain")
         for path in ("/docs/api.json", "/docs/api.yaml"):
-            yield Route("GET", path, self.openapi, None, "This document.")
+            yield Route("GET", path, self.openapi, None, _OPEN, "This document.")
         says = "This document, for people."
-        yield Route("GET", "/docs/api", self.viewer, None, says, type="text/html")
+        yield Route("GET", "/docs/api", self.viewer, None, _OPEN, says, type="text/html")
 
     async def liveness(self, _: Call) -> Reply:
         """Whether the store answers."""
@@ -136,6 +138,7 @@ def _route(
     path: str,
     handler: Handler,
     scope: Scope,
+    reach: Reach,
     statuses: tuple[int, ...] = (200,),
     *,
     asks: bool = False,
@@ -151,4 +154,4 @@ def _route(
 
     says = (handler.__doc__ or "").strip().split("\n")[0]
     told: dict[str, Any] = {"takes": "Anything"} if method in ("POST", "PUT", "PATCH") else {}
-    return Route(method, f"{BASE}{path}", checked, scope, says, statuses, **told)
+    return Route(method, f"{BASE}{path}", checked, scope, reach, says, statuses, **told)

@@ -99,7 +99,7 @@ class Tasks:
         stage = await self._desk.stage(call)
         asks = await piecemeal(partial(_ask, call, stage), fields)
         made: list[New] = []
-        name, by = stage.kept.name(stage.id), self._desk.by(call)
+        name, by = stage.kept.name(stage.id), call.caller.actor
         workflows = self._desk.engine.workflows
         answer = await workflows.add_jobs(stage.key, name, asks, by, made=made)
         if isinstance(answer, Refusal):
@@ -112,12 +112,12 @@ class Tasks:
         """Whoever changed the priority in this moment may not have seen the new tasks."""
         [job] = await self._desk.jobs_of([stage.key])
         if job is not None and job.kept.priority != stage.job.kept.priority:
-            await self._jobs.reprioritise_tasks(stage.key, self._desk.by(call))
+            await self._jobs.reprioritise_tasks(stage.key, call.caller.actor)
 
     async def listed(self, call: Call) -> Reply:
         """Tasks, by stage, type, status and the time they were made."""
         query = query_of(call, _LIST)
-        chosen = Filter(tenant=self._desk.tenant(call))
+        chosen = Filter(tenant=call.caller.tenant)
         if "stage_type" in query:
             chosen = replace(chosen, queue=queue_of(query["stage_type"]))
         if "stage_id" in query:
@@ -128,7 +128,7 @@ class Tasks:
         found = [
             one
             for one in await self._desk.tasks(chosen)
-            if call.who.may_use(one.job.queue) and _fits(one.job, query)
+            if call.caller.may_use(one.job.queue) and _fits(one.job, query)
         ]
         return await self._desk.listed(query, found, task_shown)
 
@@ -138,12 +138,12 @@ class Tasks:
 
     async def annotate(self, call: Call) -> Reply:
         """Other metadata."""
-        self._desk.need_any(call, Scope.PRODUCE, Scope.WORK)
+        call.caller.need_scope(Scope.PRODUCE, Scope.WORK)
         metadata = Raw(an_object(BODY, body_of(call)).encode())
         stored = await self._desk.task(call)
         meta = _meta(replace(task_kept(stored), user_metadata=metadata))
         command = j.Annotate(hashlib.sha256(meta.encode()).hexdigest())
-        change = Change(key_of(stored.job), command, self._desk.by(call), beside=Beside(meta=meta))
+        change = Change(key_of(stored.job), command, call.caller.actor, beside=Beside(meta=meta))
         [answer] = await self._desk.engine.carry_out([change])
         if isinstance(answer, Refusal):
             raise missing("TASK")
@@ -157,7 +157,7 @@ class Tasks:
         if len(type_) > TYPE_MAX:
             most = f"must NOT have more than {TYPE_MAX} characters"
             raise invalid(f"request/params/stageType {most}")
-        self._desk.need_type(call, type_)
+        call.caller.need_queue(queue_of(type_))
         claimed = await self._desk.engine.claim(self._want(call, type_))
         here = await opened_here(self._desk.engine, claimed.jobs)
         if not here:
@@ -178,7 +178,7 @@ class Tasks:
             holder=HOLDER,
             leases=(new(),),
             queues=(queue_of(type_),),
-            tenant=self._desk.tenant(call),
+            tenant=call.caller.tenant,
             wire=True,
             lease_us=self._lease_us(type_),
             profiles=_CLAIMABLE,

@@ -51,17 +51,16 @@ class Admin:
         jobs: Counter[str] = Counter(dict.fromkeys(STATES, 0))
         for row in rows:
             jobs.update(row.counts)
-        workers = await self._workers.all(self._desk.tenant(call))
+        workers = await self._workers.all(call.caller.tenant)
         uptime = (time.time_ns() // 1_000 - self._desk.started_at) // 1_000_000
+        late = await self._queues.figures.late(call.caller.tenant)
         body: dict[str, Any] = {
             "queues": len(rows),
             "workers": len(workers),
             "jobs": jobs,
             "uptime_seconds": uptime,
+            "throughput": late.throughput(),
         }
-        if call.who.queues == ("*",):
-            late = await self._queues.figures.late(self._desk.tenant(call))
-            body["throughput"] = late.throughput()
         return self._desk.reply(body)
 
     async def queues(self, call: Call) -> Reply:
@@ -112,7 +111,7 @@ class Admin:
     async def workers(self, call: Call) -> Reply:
         """All workers that are not dead."""
         now = self._desk.now()
-        found = await self._workers.all(self._desk.tenant(call))
+        found = await self._workers.all(call.caller.tenant)
         states = Counter(_standing(one, now) for one in found)
         summary = {
             "total": len(found),
@@ -124,9 +123,8 @@ class Admin:
     async def tenant_stats(self, call: Call) -> Reply:
         """How many jobs a tenant has."""
         name = call.param("id")
-        if not call.who.may_enter(name):
-            raise Problem(403, "forbidden", "this key is for other tenants")
-        tenant = f"{self._desk.room}/{name}" if self._desk.room else name
+        call.caller.need_tenant(name)
+        tenant = self._desk.caller_rules.tenant(name)
         total = sum(one.count for one in await self._desk.engine.store.counts(tenant))
         return self._desk.reply({"tenant_id": name, "total_jobs": total})
 
@@ -153,7 +151,7 @@ class Admin:
         return await self._direct(call, "terminate")
 
     async def _direct(self, call: Call, directive: str) -> Reply:
-        key = (self._desk.tenant(call), call.param("id"))
+        key = (call.caller.tenant, call.param("id"))
         if await self._workers.get(key) is None:
             raise missing("worker", key[1])
         await self._workers.direct(key, directive)
@@ -161,7 +159,7 @@ class Admin:
 
     async def remove_worker(self, call: Call) -> Reply:
         """Forget a worker."""
-        key = (self._desk.tenant(call), call.param("id"))
+        key = (call.caller.tenant, call.param("id"))
         if await self._workers.get(key) is None:
             raise missing("worker", key[1])
         await self._workers.remove(key)
@@ -235,7 +233,7 @@ class Admin:
         self, call: Call, action: str, verb: Verb, found: Sequence[Stored]
     ) -> dict[str, Any]:
         keys = [key_of(one.job) for one in found]
-        answers = await self._desk.engine.operators.apply(verb, keys, self._desk.by(call))
+        answers = await self._desk.engine.operators.apply(verb, keys, call.caller.actor)
         bad = [
             (key, one)
             for key, one in zip(keys, answers, strict=True)
@@ -251,7 +249,7 @@ class Admin:
         return {**told_of, "failed": len(bad), "errors": errors}
 
     async def _erased(self, call: Call, found: Sequence[Stored]) -> int:
-        by = self._desk.by(call)
+        by = call.caller.actor
         changes = [Change(key_of(one.job), j.Erase(), by) for one in found]
         answers = await self._desk.engine.carry_out(changes)
         return sum(not isinstance(one, Refusal) for one in answers)

@@ -34,7 +34,7 @@ class Admission:
         engine = self._desk.engine
         now = engine.store.now()
         return (
-            call.who.may_use(queue)
+            call.caller.may_use(queue)
             and self._registry.has_none(tenant, type_, now)
             and self._queues.setting.is_plain(tenant, queue, now)
             and engine.declared.has_none(type_, now)
@@ -50,7 +50,7 @@ class Admission:
         """Store them, as soon as they are admitted and there is room; what came of it."""
         limits = await self.admit(call, wanted)
         for queue in {one.ask.queue for one in wanted}:
-            await self._queues.setting.need_open(self._desk.tenant(call), queue)
+            await self._queues.setting.need_open(call.caller.tenant, queue)
         asks = [one.ask for one in wanted]
         entered, pressure = await self._queues.pressure.let_in(call, asks, enter)
         return entered, (*pressure, *limits)
@@ -60,15 +60,15 @@ class Admission:
     ) -> tuple[Enqueued, Headers]:
         """The same for a job that comes by itself."""
         limits = await self.admit(call, [wanted])
-        await self._queues.setting.need_open(self._desk.tenant(call), wanted.ask.queue)
+        await self._queues.setting.need_open(call.caller.tenant, wanted.ask.queue)
         entered, pressure = await self._queues.crowds.let_in(call, wanted.ask, enter)
         return entered, (*pressure, *limits)
 
     async def admit(self, call: Call, wanted: Sequence[Wanted]) -> Headers:
         """May it be here, do its arguments fit, is its limit known? What is said of the limit."""
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         for one in wanted:
-            self._desk.need_queue(call, one.ask.queue)
+            call.caller.need_queue(one.ask.queue)
             await self._registry.need_fit(one.ask)
         limited = [one for one in wanted if one.limits is not None]
         if not limited:

@@ -48,9 +48,9 @@ async def confirmed(desk: Desk, call: Call) -> Sequence[Stored]:
         if asked.filter != Chosen() or len(asked.job_ids) > SEEN_MAX:
             why = f"either filter or job_ids, at most {SEEN_MAX} of them"
             raise invalid(why, field="job_ids")
-        keys = [(desk.tenant(call), name) for name in asked.job_ids]
+        keys = [(call.caller.tenant, name) for name in asked.job_ids]
         some = await desk.find(keys)
-        return [one for one in some if one is not None and call.who.may_use(one.job.queue)]
+        return [one for one in some if one is not None and call.caller.may_use(one.job.queue)]
     return await fitting(desk, call, asked.filter)
 
 
@@ -59,7 +59,7 @@ async def fitting(desk: Desk, call: Call, chosen: Chosen) -> list[Stored]:
     if chosen.state is not None and chosen.state not in STATES:
         raise invalid(f"state must be one of {', '.join(STATES)}", field="state")
     wanted = Filter(
-        tenant=desk.tenant(call),
+        tenant=call.caller.tenant,
         queue=chosen.queue,
         state=chosen.state,
         type=chosen.type,
@@ -73,7 +73,7 @@ async def fitting(desk: Desk, call: Call, chosen: Chosen) -> list[Stored]:
         if len(page) < _PAGE:
             break
         after = key_of(page[-1].job)
-    return [one for one in fits if call.who.may_use(one.job.queue)]
+    return [one for one in fits if call.caller.may_use(one.job.queue)]
 
 
 def paged(call: Call, items: Sequence[Any]) -> dict[str, Any]:

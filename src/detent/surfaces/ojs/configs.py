@@ -25,11 +25,9 @@ USUAL: Final = "_default"
 _WARNING: Final = 0.8
 _TYPES_MAX: Final = 100
 _BOUND_MAX: Final = 2**53 - 1
-BLOCK: Final = "block"
-DROP: Final = "drop_oldest"
-_STRATEGIES: Final = ("reject", BLOCK, DROP)
-DROPPED_FROM_MAX: Final = 1_000
-"""How many jobs are looked through for the oldest of them."""
+REJECT: Final = "reject"
+# Strategies of the specification that Detent does not have.
+_UNSUPPORTED: Final = ("block", "drop_oldest")
 _LIMITS: Final = ("concurrency", "rate_limit")
 _KNOWN: Final = frozenset(
     {
@@ -58,7 +56,6 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_us: int | None = None
     visibility_us: int | None = None
     types: tuple[str, ...] | None = None
-    strategy: str = "reject"
     is_deleted: bool = False
     max_bytes: int | None = None
     kept_us: dict[str, int] = {}
@@ -85,7 +82,6 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
             created_at=max(self.created_at, usual.created_at),
             max_depth=bound.max_depth,
             max_bytes=bound.max_bytes,
-            strategy=bound.strategy,
             warning=bound.warning,
             kept_us={**usual.kept_us, **self.kept_us},
             **{name: _first(self, usual, name) for name in _SINGLE},
@@ -104,6 +100,7 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
     """What a body says; what cannot be is refused with its field."""
     given = {name: msgspec.json.decode(raw) for name, raw in fields.items()}
     pressure = _object("backpressure", given.get("backpressure"))
+    _need_reject(pressure.get("strategy"))
     retry, letters = given.get("default_retry"), given.get("dead_letter_queue")
     return Config(
         now,
@@ -114,7 +111,6 @@ def read_config(fields: Mapping[str, Raw], now: int) -> Config:
         _length("default_timeout", given.get("default_timeout")),
         _length("visibility_timeout", given.get("visibility_timeout")),
         _types(given.get("allowed_job_types")),
-        _strategy(pressure),
         max_bytes=_bound(pressure, "max_size_bytes"),
         kept_us=_kept(_object("retention", given.get("retention"))),
         dead_letters=None if letters is None else need_queue(letters),
@@ -174,18 +170,15 @@ def _kept(retention: Mapping[str, Any]) -> dict[str, int]:
     return {state: min(us, _YEARS_US) for state, us in lengths.items() if us is not None}
 
 
-def _strategy(pressure: Mapping[str, Any]) -> str:
-    strategy, bound = pressure.get("strategy"), pressure.get("max_depth")
-    if strategy is None:
-        return "reject"
-    if strategy not in _STRATEGIES:
-        known = ", ".join(_STRATEGIES)
-        raise invalid(f"backpressure.strategy must be one of {known}", field="backpressure")
-    least = 0 if pressure.get("max_size_bytes") is None else DROPPED_FROM_MAX + 1
-    if strategy == DROP and (bound or least) > DROPPED_FROM_MAX:
-        why = f"backpressure.strategy: drop_oldest is for a max_depth of {DROPPED_FROM_MAX} or less"
-        raise unsupported(why)
-    return str(strategy)
+def _need_reject(strategy: object) -> None:
+    """Refuse every strategy but the one that a full queue has here."""
+    if strategy in _UNSUPPORTED:
+        why = f"backpressure.strategy: {strategy!r} is not supported; use 'reject'"
+        raise unsupported(
+            f"{why} (warning_threshold warns before that)", field="backpressure.strategy"
+        )
+    if strategy not in (None, REJECT):
+        raise invalid("backpressure.strategy must be 'reject'", field="backpressure")
 
 
 def _warning(value: object) -> float:

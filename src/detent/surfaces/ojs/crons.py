@@ -13,6 +13,7 @@ from detent.engine.asks import Ask
 from detent.engine.schedule import Overlap, Plan, Schedule
 from detent.errors import UnknownSchedule
 from detent.lifecycle.retry import RetryPolicy
+from detent.stores.api import Key
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.admission import Admission
 from detent.surfaces.ojs.desk import Desk, page_of, pages, read_body
@@ -62,18 +63,19 @@ class Crons:
         read = self._desk.reader(call).job(self._template(call, cron))
         [wanted] = await self._admission.completed([read])
         plan = self._plan(cron, wanted.ask)
+        await self._need_own(call, plan.key)
         await self._admission.admit(call, [wanted])
         schedule, is_new = await self._desk.engine.schedules.upsert(
-            plan, self._desk.by(call), is_paused=not cron.enabled
+            plan, call.caller.actor, is_paused=not cron.enabled
         )
         return self._desk.reply(_both(schedule), 201 if is_new else 200)
 
     async def listed(self, call: Call) -> Reply:
         """All schedules, by name."""
         limit, offset = page_of(call)
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         found = await self._desk.engine.schedules.list(tenant, limit=_LIST_MAX)
-        mine = [one for one in found if call.who.may_use(one.plan.job.queue)]
+        mine = [one for one in found if call.caller.may_use(one.plan.job.queue)]
         shown = [_shown(one) for one in mine[offset : offset + limit]]
         body = {
             "crons": shown,
@@ -93,32 +95,39 @@ class Crons:
         schedule = await self._schedule(call)
         if enabled is None:
             raise invalid("enabled must be true or false", field="enabled")
-        schedules, by = self._desk.engine.schedules, self._desk.by(call)
+        schedules, by = self._desk.engine.schedules, call.caller.actor
         turn = schedules.resume if enabled else schedules.pause
         return self._desk.reply(_both(await turn(schedule.plan.key, by)))
 
     async def delete(self, call: Call) -> Reply:
         """Remove a schedule; its jobs stay."""
         schedule = await self._schedule(call)
-        removed = await self._desk.engine.schedules.remove(schedule.plan.key, self._desk.by(call))
+        removed = await self._desk.engine.schedules.remove(schedule.plan.key, call.caller.actor)
         return self._desk.reply({**_both(removed), "deleted": True, "name": removed.plan.name})
 
     async def trigger(self, call: Call) -> Reply:
         """One job of the schedule now."""
         schedule = await self._schedule(call)
-        answer = await self._desk.engine.schedules.fire(schedule.plan.key, self._desk.by(call))
+        answer = await self._desk.engine.schedules.fire(schedule.plan.key, call.caller.actor)
         job = getattr(answer, "job", None)
         return self._desk.reply({"triggered": job is not None, "job_id": job and job.id})
+
+    async def _need_own(self, call: Call, key: Key) -> None:
+        """Refuse to replace a schedule of another queue."""
+        if call.caller.is_bound:
+            before = await self._desk.engine.schedules.get(key)
+            if before is not None:
+                call.caller.need_queue(before.plan.job.queue)
 
     async def _schedule(self, call: Call) -> Schedule:
         name = call.param("name")
         try:
-            found = await self._desk.engine.schedules.get((self._desk.tenant(call), name))
+            found = await self._desk.engine.schedules.get((call.caller.tenant, name))
         except UnknownSchedule:
             found = None
         if found is None:
             raise missing("cron job", name)
-        self._desk.need_queue(call, found.plan.job.queue)
+        call.caller.need_queue(found.plan.job.queue)
         return found
 
     def _plan(self, cron: _Cron, job: Ask) -> Plan:
@@ -155,6 +164,17 @@ def _both(schedule: Schedule) -> dict[str, Any]:
 
 def _shown(schedule: Schedule) -> dict[str, Any]:
     plan, fired = schedule.plan, schedule.fired_at
+    job = {
+        "type": plan.job.type,
+        "args": Raw(plan.job.payload.encode()),
+        "meta": kept_of(plan.job.meta).meta,
+        "options": {
+            "queue": plan.job.queue,
+            "priority": plan.job.priority,
+            "retry": retry_shown(plan.job.retry or RetryPolicy()),
+            "tags": plan.job.tags,
+        },
+    }
     return {
         "name": plan.name,
         "expression": plan.expression,
@@ -167,15 +187,8 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
         "last_run_at": None if fired is None else told(fired),
         "run_count": schedule.fired,
         "created_at": told(schedule.created_at),
-        "job_template": {
-            "type": plan.job.type,
-            "args": Raw(plan.job.payload.encode()),
-            "meta": kept_of(plan.job.meta).meta,
-            "options": {
-                "queue": plan.job.queue,
-                "priority": plan.job.priority,
-                "retry": retry_shown(plan.job.retry or RetryPolicy()),
-                "tags": plan.job.tags,
-            },
-        },
+        # OpenAPI has the job in `job_template`, the HTTP binding beside the times.
+        "job_template": job,
+        **job,
+        "status": "paused" if schedule.is_paused else "active",
     }

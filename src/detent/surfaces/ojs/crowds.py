@@ -21,7 +21,7 @@ from detent.lifecycle.machine import Refusal
 from detent.stores.api import Key
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.configs import BLOCK, DROP, Config
+from detent.surfaces.ojs.configs import Config
 from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.faults import duplicate, of_refusal
 from detent.surfaces.ojs.pressure import Enter, Headers, Pressure
@@ -53,10 +53,9 @@ class Crowds:
 
     async def let_in(self, call: Call, ask: Ask, enter: Enter[Enqueued]) -> _Answer:
         """What came of storing the job, and how full its queue is."""
-        key = (self._desk.tenant(call), ask.queue)
+        key = (call.caller.tenant, ask.queue)
         config = await self._known.get(key)
-        is_open = config is None or not config.is_bounded
-        if is_open or is_keyed(ask) or (config and config.strategy == BLOCK):
+        if config is None or not config.is_bounded or is_keyed(ask):
             return await self._pressure.let_in(call, [ask], enter)
         [known] = await self._desk.engine.declared.applied([ask])
         if known.secret:
@@ -64,7 +63,7 @@ class Crowds:
         crowd = self._crowds.get(key)
         if crowd is None:
             crowd = self._crowds[key] = Gathering(self._together, _MOST)
-        return await crowd.ask(_Pushed(call, known, self._desk.by(call)))
+        return await crowd.ask(_Pushed(call, known, call.caller.actor))
 
     async def _together(self, pushed: Sequence[_Pushed]) -> list[_Answer | Exception]:
         return [answer for some in _alike(pushed) for answer in await self._entered(some)]
@@ -113,6 +112,4 @@ def _fitting(problem: Problem, number: int) -> int:
     if problem.code != "QUEUE_FULL":
         return number // 2
     room: int = problem.details["room"]
-    if room > 0:
-        return min(room, number - 1)
-    return number // 2 if problem.details["strategy"] == DROP else 0
+    return min(room, number - 1)

@@ -133,7 +133,7 @@ class Letters:
 
     async def shown(self, call: Call, letters: Sequence[Letter]) -> list[dict[str, Any]]:
         """Their envelopes, each with the name of the list that its queue has for them."""
-        told_of, tenant = list[dict[str, Any]](), self._desk.tenant(call)
+        told_of, tenant = list[dict[str, Any]](), call.caller.tenant
         for name, one in letters:
             config = await self._setting.known.get((tenant, one.job.queue))
             named = None if config is None else config.dead_letters
@@ -144,8 +144,8 @@ class Letters:
     async def found(self, call: Call, chosen: Chosen) -> Sequence[Letter]:
         """The dead letters that fit and that the caller may see, newest first."""
         found: list[Letter] = []
-        async for page in self.pages(self._desk.tenant(call), chosen):
-            found += [one for one in page if call.who.may_use(one.stored.job.queue)]
+        async for page in self.pages(call.caller.tenant, chosen):
+            found += [one for one in page if call.caller.may_use(one.stored.job.queue)]
             if len(found) >= KEPT_MAX:
                 break
         return found[:KEPT_MAX]
@@ -180,7 +180,7 @@ class Letters:
 
     async def erase(self, call: Call, found: Sequence[Letter]) -> None:
         """Leave nothing of them but their histories."""
-        by = self._desk.by(call)
+        by = call.caller.actor
         changes = [Change(key_of(one.job), j.Erase(), by) for _, one in found]
         await self._desk.engine.carry_out(changes)
 
@@ -197,11 +197,11 @@ class Letters:
         return stored
 
     async def _rerun(self, call: Call, name: str, change: Ask | None) -> Stored:
-        key = (self._desk.tenant(call), name)
+        key = (call.caller.tenant, name)
         why = "retried from the dead letters"
         queue = (await self._desk.stored(call, name)).job.queue if change is None else change.queue
         await self._setting.need_open(key[0], queue)
-        made = await self._desk.engine.aliases.rerun(key, self._desk.by(call), why, change)
+        made = await self._desk.engine.aliases.rerun(key, call.caller.actor, why, change)
         if isinstance(made, Refusal):
             raise of_refusal(made)
         return made
@@ -216,7 +216,7 @@ class Letters:
         ask = rerun_ask(stored, "retried from the dead letters")
         if given.get("queue") is not None:
             ask = replace(ask, queue=need_queue(given["queue"]))
-            self._desk.need_queue(call, ask.queue)
+            call.caller.need_queue(ask.queue)
         if given.get("retry") is not None:
             ask = replace(ask, retry=retry_of(given["retry"]))
         if given.get("meta"):

@@ -11,10 +11,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from detent.engine.trace import read as trace_in
-from detent.lifecycle.event import By
-from detent.lifecycle.machine import Actor
 from detent.lifecycle.profile import PROFILES, Surface
 from detent.stores.api import Key, Record, Stored
+from detent.surfaces.http.caller import CallerRules
 from detent.surfaces.http.desk import HttpDesk, json_reply
 from detent.surfaces.http.exchange import Call, Settings
 from detent.surfaces.http.problems import Problem
@@ -31,7 +30,6 @@ CLAIMABLE: Final = tuple(
 """The profiles of jobs that are fetched here; others may wait in queues of the same names."""
 TRIES_MAX: Final = 100
 LIMIT_MAX: Final = 200
-_TENANT = "x-ojs-tenant"
 _CURSOR = "after-"
 
 
@@ -42,33 +40,15 @@ class Desk(HttpDesk):
 
     def __init__(self, service: Service, settings: Settings) -> None:
         super().__init__(service, settings)
-        self.room = ""
-        """In test mode: the tenant that everything is done in, another one after each reset."""
+        self.caller_rules = CallerRules("ojs", tenant_header="X-OJS-Tenant")
         self.feed_start = 0
         self.started_at = time.time_ns() // 1_000
 
-    # --- who and whose --------------------------------------------------------------------------
-
-    def tenant(self, call: Call) -> str:
-        """Whose records are meant: those of the header, or the key's own."""
-        asked = call.header(_TENANT)
-        tenant = call.who.tenant if asked is None else asked
-        if not call.who.may_enter(tenant):
-            raise Problem(403, "forbidden", "this key is for other tenants")
-        return f"{self.room}/{tenant}" if self.room else tenant
-
-    def by(self, call: Call) -> By:
-        """Whom the history names."""
-        return By(Actor.USER, call.who.id or "ojs")
-
-    def need_queue(self, call: Call, queue: str) -> None:
-        """Refuse queues that the key is not for."""
-        if not call.who.may_use(queue):
-            raise Problem(403, "forbidden", f"this key is not for queue {queue}", queue=queue)
+    # --- requests -------------------------------------------------------------------------------
 
     def reader(self, call: Call) -> Reader:
         """Reads jobs for whoever calls."""
-        return Reader(self.tenant(call), self.now(), vetoes=self.settings.test_mode)
+        return Reader(call.caller.tenant, self.now(), vetoes=self.settings.test_mode)
 
     def traced(self, call: Call, wanted: Wanted) -> Wanted:
         """The same, in the trace of whoever calls, unless it says itself which one it is in."""
@@ -89,20 +69,24 @@ class Desk(HttpDesk):
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    async def stored(self, call: Call, job_id: str) -> Stored:
-        """The job that an id stands for; what was erased is not there any more."""
-        [found] = await self.find([(self.tenant(call), job_id)])
+    async def stored(self, call: Call, job_id: str, *, is_head: bool = False) -> Stored:
+        """The job that an id stands for; what was erased is not there any more.
+
+        A head is the record without what may be large (`ReadStore.heads`).
+        """
+        [found] = await self.find([(call.caller.tenant, job_id)], are_heads=is_head)
         if found is None or found.job.erased_at is not None:
             raise missing("job", job_id)
-        self.need_queue(call, found.job.queue)
+        call.caller.need_queue(found.job.queue)
         return found
 
-    async def find(self, keys: Sequence[Key]) -> list[Stored | None]:
+    async def find(self, keys: Sequence[Key], *, are_heads: bool = False) -> list[Stored | None]:
         """The jobs of these ids.
 
         Only one that has ended without success can be known by others; it may be forgotten by now.
         """
-        found = list(await self.engine.store.get(keys))
+        read = self.engine.store.heads if are_heads else self.engine.store.get
+        found = list(await read(keys))
         over = [
             index
             for index, one in enumerate(found)
@@ -111,7 +95,7 @@ class Desk(HttpDesk):
         if over:
             newest = await self.engine.aliases.newest([keys[index] for index in over])
             moved = [(i, key) for i, key in zip(over, newest, strict=True) if key != keys[i]]
-            again = await self.engine.store.get([key for _, key in moved]) if moved else []
+            again = await read([key for _, key in moved]) if moved else []
             for (index, _), one in zip(moved, again, strict=True):
                 found[index] = one
         return found

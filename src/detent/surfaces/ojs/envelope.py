@@ -19,7 +19,7 @@ from detent.lifecycle.views.facts import counted_attempt
 from detent.stores.api import Failure, Stored
 from detent.surfaces.ojs.policies import retry_shown
 from detent.surfaces.ojs.reading import EXTRAS, Extras
-from detent.surfaces.ojs.wire import instant, told
+from detent.surfaces.ojs.wire import instant, public_tenant, told
 
 ANONYMOUS: Final = "anonymous"
 """Who holds a job that was fetched without saying for whom."""
@@ -84,7 +84,7 @@ def shown(stored: Stored, job_id: str, payload: str | None = None) -> dict[str, 
         "type": body.type,
         "queue": job.queue,
         "args": _args(redacted(body.payload) if payload is None else payload),
-        "meta": kept.meta,
+        "meta": _meta(kept.meta, public_tenant(job.tenant)),
         "priority": job.priority,
         "state": seen.state,
         "retry": retry_shown(body.retry),
@@ -105,6 +105,13 @@ def shown(stored: Stored, job_id: str, payload: str | None = None) -> dict[str, 
         fields["workflow_id"] = job.workflow
     # What nobody here knows comes back as it was sent, but never instead of what we know.
     return {**kept.extras.fields, **fields}
+
+
+def _meta(meta: Raw, tenant: str) -> Raw:
+    """The user's metadata; it names the job's tenant, if the job has one."""
+    if not tenant:
+        return meta
+    return Raw(msgspec.json.encode({"tenant_id": tenant, **_OBJECT.decode(meta)}))
 
 
 def _args(payload: str) -> Raw:

@@ -1,13 +1,14 @@
 """Events of the history in the words of Open Job Spec.
 
 One event of ours may be two of theirs: an attempt that failed has failed, and is then retried or
-discarded. The id of an event says where in the feed it stands, so that it is also a cursor.
+discarded. The id of an event says where in the feed it stands and which of several it is, so that
+it is also a cursor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -20,9 +21,24 @@ from detent.surfaces.ojs.dead_letters import PRUNED_BY
 from detent.surfaces.ojs.envelope import kept_of
 from detent.surfaces.ojs.wire import millis, told
 
+# The code of a job that was taken from its worker because that was silent about it.
+STALLED: Final = "stalled"
 SOURCE: Final = "ojs://detent/server"
 _POS_BITS: Final = 62
+_NUMBER_SHIFT: Final = 64
+# The highest number of an event among those of one position of the feed.
+NUMBER_MAX: Final = 0xFFF
 _PREFIX: Final = "evt_"
+
+
+class Position(NamedTuple):
+    """Where an event stands: its place in the feed, and its number among those of that place.
+
+    A change of state has number 0, the events of the lifecycle follow it.
+    """
+
+    pos: int
+    number: int
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -33,8 +49,13 @@ class Told(msgspec.Struct, frozen=True):
     body: dict[str, Any]
     queue: str
     job_type: str
-    record: str
     pos: int
+    number: int
+
+    @property
+    def position(self) -> Position:
+        """Where it stands."""
+        return Position(self.pos, self.number)
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -55,7 +76,7 @@ def events_of(
     if event.kind != "job" or stored is None:
         return
     run = _run_at(history, event.version)
-    for number, (kind, data) in enumerate(_kinds(event, stored, run)):
+    for number, (kind, data) in enumerate(_kinds(event, stored, run), start=1):
         common = {
             "job_id": name,
             "job_type": stored.body.type,
@@ -72,7 +93,7 @@ def _of_workflow(fed: Fed) -> Iterator[Told]:
     word = "started" if event.source is None else OJS_WORKFLOW_WORDS.get(event.target or "")
     if word is not None and word != "running":
         data = {"workflow_id": event.record, "timestamp": told(event.at)}
-        yield _told(fed, f"workflow.{word}", event.record, data, 0)
+        yield _told(fed, f"workflow.{word}", event.record, data, 1)
 
 
 def change_of(fed: Fed, stored: Stored, name: str) -> Told | None:
@@ -91,18 +112,19 @@ def change_of(fed: Fed, stored: Stored, name: str) -> Told | None:
     return _told(fed, "job.state_changed", name, data, 0)
 
 
-def position_of(event_id: str) -> int | None:
-    """Where in the feed an event stands, from its id; `None` if it is no id of ours."""
+def position_of(event_id: str) -> Position | None:
+    """Where an event stands, from its id; `None` if it is no id of ours."""
     try:
         found = UUID(event_id.removeprefix(_PREFIX)).int
     except ValueError:
         return None
-    return found & ((1 << _POS_BITS) - 1)
+    return Position(found & ((1 << _POS_BITS) - 1), (found >> _NUMBER_SHIFT) & NUMBER_MAX)
 
 
 def event_id_of(fed: Fed, number: int = 0) -> str:
     """What an event of the feed is called here; of several that it is, the first."""
-    made = (millis(fed.event.at) << 80) | (7 << 76) | (number << 64) | (2 << _POS_BITS) | fed.pos
+    made = (millis(fed.event.at) << 80) | (7 << 76) | (number << _NUMBER_SHIFT)
+    made |= (2 << _POS_BITS) | fed.pos
     return f"{_PREFIX}{UUID(int=made)}"
 
 
@@ -121,7 +143,7 @@ def _told(fed: Fed, kind: str, subject: str, data: Mapping[str, Any], number: in
         "data": data,
     }
     queue, job_type = str(data.get("queue", "")), str(data.get("job_type", data.get("type", "")))
-    return Told(event_id, kind, body, queue, job_type, event.record, fed.pos)
+    return Told(event_id, kind, body, queue, job_type, fed.pos, number)
 
 
 def _kinds(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[str, Any]]]:
@@ -189,7 +211,7 @@ def _late(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[s
     began: int | None = run.started_at
     if event.code == TOTAL or (total_us and event.at >= job.created_at + total_us):
         kind, word, limit_us, began = "job.total_timeout", "total", total_us, job.created_at
-    elif event.code == "stalled":
+    elif event.code == STALLED:
         stall_ms = kept_of(stored.body.meta).extras.stall_ms
         kind, word, limit_us = "job.stalled", "heartbeat", (stall_ms or 0) * 1_000
     elif event.name == "time_out":
@@ -202,6 +224,22 @@ def _late(event: Event, stored: Stored, run: _Run) -> Sequence[tuple[str, dict[s
     if began is not None:
         data["elapsed_seconds"] = (event.at - began) / 1e6
     return [(kind, data)]
+
+
+# Events of which an attempt is told: which one, and since when it runs.
+_OF_ATTEMPTS: Final = frozenset(
+    {"claim", "acknowledge", "complete", "fail", "time_out", "lose", "refuse", "expire", "drop"}
+)
+
+
+def is_of_attempt(event: Event) -> bool:
+    """Whether telling the event takes the history of its job."""
+    return event.kind == "job" and event.name in _OF_ATTEMPTS
+
+
+def is_of_metadata(event: Event) -> bool:
+    """Whether telling the event takes the metadata of its job."""
+    return event.code == STALLED
 
 
 def _run_at(history: Sequence[Event], version: int) -> _Run:

@@ -52,7 +52,7 @@ class Flows:
         wanted = await self._admission.completed(members.wanted)
         parts = _amended(parts, members.wanted, wanted)
         name = text_in(fields.get("name")) or ""
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         meta = msgspec.json.encode(kept).decode()
         order = Order(parts=tuple(parts), tenant=tenant, name=name, meta=meta)
         made, pressure = await self._admission.let_in(
@@ -63,7 +63,7 @@ class Flows:
         return self._desk.reply(body, 201, (where, *pressure))
 
     async def _made(self, call: Call, order: Order, entry: Entry | None) -> Created | Refusal:
-        workflows, by = self._desk.engine.workflows, self._desk.by(call)
+        workflows, by = self._desk.engine.workflows, call.caller.actor
         made = await workflows.create(replace(order, entry=entry), by)
         if isinstance(made, Refusal) and made is not OUTRUN:
             raise of_refusal(made)
@@ -87,7 +87,7 @@ class Flows:
     async def listed(self, call: Call) -> Reply:
         """The newest workflows."""
         limit, _ = page_of(call, is_by_id=True)
-        tenant, cursor = self._desk.tenant(call), call.query.get("cursor")
+        tenant, cursor = call.caller.tenant, call.query.get("cursor")
         page = Page(limit + 1, None if not cursor else (tenant, need_id(cursor)))
         found = await self._desk.engine.workflows.list(tenant, page=page)
         told_of = [
@@ -111,7 +111,7 @@ class Flows:
         """Call a workflow off: what waits is cancelled, what runs may end."""
         key = self._key(call)
         self._kept(call, await self._found(key))
-        answer = await self._desk.engine.workflows.abort(key, self._desk.by(call))
+        answer = await self._desk.engine.workflows.abort(key, call.caller.actor)
         if isinstance(answer, Refusal):
             state = OJS_WORKFLOW_WORDS.get(answer.state or "", answer.state)
             why = f"cannot cancel a workflow in state '{state}'"
@@ -128,7 +128,7 @@ class Flows:
     # --- showing --------------------------------------------------------------------------------
 
     def _key(self, call: Call) -> Key:
-        return self._desk.tenant(call), call.param("id")
+        return call.caller.tenant, call.param("id")
 
     async def _found(self, key: Key) -> Progress:
         found = await self._desk.engine.workflows.get(key)
@@ -145,9 +145,11 @@ class Flows:
         try:
             kept = msgspec.json.decode(found.meta, type=Kept)
         except msgspec.DecodeError:
+            # It was ordered elsewhere, and nothing here says which queues its jobs are in.
+            call.caller.need_unbound()
             kept = Kept("dag", ())
         for step in kept.steps:
-            self._desk.need_queue(call, step.queue)
+            call.caller.need_queue(step.queue)
         return kept
 
     async def _told(self, key: Key, found: Progress, kept: Kept) -> dict[str, Any]:

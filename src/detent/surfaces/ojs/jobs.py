@@ -174,7 +174,7 @@ class Jobs:
     async def _enqueued(
         self, call: Call, ask: Ask, entry: Entry | None
     ) -> Enqueued | Clash | Refusal:
-        engine, by = self._desk.engine, self._desk.by(call)
+        engine, by = self._desk.engine, call.caller.actor
         return await engine.enter(ask, by, entry) if entry else (await engine.enqueue([ask], by))[0]
 
     async def _let_in_together(
@@ -187,7 +187,7 @@ class Jobs:
         self, call: Call, wanted: Sequence[Wanted], entry: Entry | None
     ) -> list[dict[str, Any]] | Refusal:
         asks = [one.ask for one in wanted]
-        made = await self._desk.engine.enqueue_together(asks, self._desk.by(call), entry)
+        made = await self._desk.engine.enqueue_together(asks, call.caller.actor, entry)
         if isinstance(made, Refused):
             if made.why is OUTRUN:
                 return OUTRUN
@@ -234,7 +234,7 @@ class Jobs:
         return await self._moved(call, stored, j.Reprioritise(priority), "change")
 
     async def _moved(self, call: Call, stored: Stored, command: j.Command, asked: str) -> Reply:
-        change, name = Change(key_of(stored.job), command, self._desk.by(call)), call.param("id")
+        change, name = Change(key_of(stored.job), command, call.caller.actor), call.param("id")
         [answer] = await self._desk.engine.carry_out([change])
         if isinstance(answer, Refusal):
             problem = conflict(stored.job, name, asked, "a live state")
@@ -279,12 +279,12 @@ class Jobs:
         ids = read_body(call, _Ids).ids
         if not ids or len(ids) > RECORDS_MAX:
             raise invalid(f"ids is needed: 1 to {RECORDS_MAX} of them", field="ids")
-        keys: list[Key] = [(self._desk.tenant(call), name) for name in ids]
+        keys: list[Key] = [(call.caller.tenant, name) for name in ids]
         found = await self._desk.find(keys)
         told_of = [
             _result(shown(one, name))
             for name, one in zip(ids, found, strict=True)
-            if one is not None and one.job.erased_at is None and call.who.may_use(one.job.queue)
+            if one is not None and one.job.erased_at is None and call.caller.may_use(one.job.queue)
         ]
         return self._desk.reply({"results": told_of})
 

@@ -52,18 +52,18 @@ class Limiting:
         if not found:
             raise missing("limit", name)
         waiting = {"waiting_count": await self._waiting(call, name)}
-        known = _until(await self._desk.record(KIND, (self._desk.tenant(call), name)))
+        known = _until(await self._desk.record(KIND, (call.caller.tenant, name)))
         until = {} if known is None else {"expires_at": told(known.expires_at)}
         return self._desk.reply({**_shown(found[0]), **waiting, **until})
 
     async def _waiting(self, call: Call, name: str) -> int:
         """How many jobs under the limit are ready; of very many, as many as one looks at."""
-        chosen = Filter(tenant=self._desk.tenant(call), key=name, state="available")
+        chosen = Filter(tenant=call.caller.tenant, key=name, state="available")
         return len(await self._desk.engine.store.find(chosen, Page(_WAITING_MAX)))
 
     async def put(self, call: Call) -> Reply:
         """Another limit for a key, for a while or until a job brings another one along."""
-        key = (self._desk.tenant(call), call.param("key"))
+        key = (call.caller.tenant, call.param("key"))
         fields = read_body(call, dict[str, Any])
         asked = limits_for_all({**fields, "key": key[1]})
         limit = None if asked is None else asked.limit
@@ -74,7 +74,7 @@ class Limiting:
 
     async def delete(self, call: Call) -> Reply:
         """Lift the limit of a key."""
-        key = (self._desk.tenant(call), need_key(call.param("key")))
+        key = (call.caller.tenant, need_key(call.param("key")))
         await self._last(call, key, {})
         await self._set(call, key[1], None)
         return self._desk.reply({"deleted": True, "key": key[1]})
@@ -111,12 +111,12 @@ class Limiting:
         return at
 
     async def _set(self, call: Call, name: str, limit: Limit | None) -> None:
-        tenant, by = self._desk.tenant(call), self._desk.by(call)
+        tenant, by = call.caller.tenant, call.caller.actor
         operators = self._desk.engine.operators
         await operators.set_limit(LimitKind.KEY, name, limit, by, tenant=tenant)
 
     async def _limits(self, call: Call) -> list[Limited]:
-        found = await self._desk.engine.store.limits(self._desk.tenant(call))
+        found = await self._desk.engine.store.limits(call.caller.tenant)
         return [one for one in found if one.row.kind is LimitKind.KEY and one.row.limit is not None]
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
-from detent.errors import StoreError
+from detent.errors import StoreClosed, StoreError, StoreUnavailable
 from detent.stores.api import RECORDS_MAX
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.ojs.desk import Desk
@@ -73,7 +73,7 @@ class Manifest:
             "conformance_level": _LEVEL,
             "conformance_tier": "full",
             "protocols": ["http"],
-            "backend": self._backend(),
+            "backend": self._desk.engine.store.backend,
             "capabilities": dict.fromkeys(_CAPABILITIES, True),
             "unique_job_strength": "strong",
             "extensions": {
@@ -93,11 +93,12 @@ class Manifest:
         }
         return self._desk.reply(body)
 
-    async def health(self, _: Call) -> Reply:
+    async def health(self, call: Call) -> Reply:
         """Whether the store answers."""
         began = time.perf_counter()
-        is_well = await self.is_well()
-        latency = round((time.perf_counter() - began) * 1_000, 3)
+        error = await self._store_error()
+        latency_ms = round((time.perf_counter() - began) * 1_000)
+        is_well = error is None
         uptime = (time.time_ns() // 1_000 - self._desk.started_at) // 1_000_000
         word = "ok" if is_well else "degraded"
         body: dict[str, Any] = {
@@ -105,16 +106,16 @@ class Manifest:
             "version": _VERSION,
             "uptime_seconds": uptime,
             "backend": {
-                "type": self._backend(),
-                "status": "ok" if is_well else "unhealthy",
-                "latency_ms": latency,
+                "type": self._desk.engine.store.backend,
+                "status": _backend_status(error, is_sdk=b"ojs-version" in call.headers),
+                "latency_ms": latency_ms,
             },
         }
         return self._desk.reply(body, 200 if is_well else 503)
 
     async def ready(self, _: Call) -> Reply:
         """Whether requests should be sent here."""
-        is_ready = self._desk.service.is_running and await self.is_well()
+        is_ready = self._desk.service.is_running and await self._store_error() is None
         body = {"status": "ok" if is_ready else "unavailable"}
         return self._desk.reply(body, 200 if is_ready else 503)
 
@@ -122,16 +123,26 @@ class Manifest:
         """Whether the process answers at all."""
         return self._desk.reply({"status": "ok"})
 
-    async def is_well(self) -> bool:
-        """Whether the store answers a small question."""
+    async def _store_error(self) -> StoreError | None:
+        """Why the store does not answer a small question; `None` if it does."""
         try:
             await self._desk.engine.store.record([("ojs-worker", "", "health")])
-        except StoreError:
-            return False
-        return True
+        except StoreError as error:
+            return error
+        return None
 
-    def _backend(self) -> str:
-        return type(self._desk.engine.store).__module__.split(".")[2]
+
+def _backend_status(error: StoreError | None, *, is_sdk: bool) -> str:
+    """The state of the store.
+
+    The HTTP binding and the SDKs, which send `OJS-Version`, have other words for it than the
+    official cases.
+    """
+    if not is_sdk:
+        return "ok" if error is None else "unhealthy"
+    if error is None:
+        return "connected"
+    return "disconnected" if isinstance(error, StoreUnavailable | StoreClosed) else "error"
 
 
 _CAPABILITIES = (

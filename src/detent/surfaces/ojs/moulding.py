@@ -139,11 +139,11 @@ class Moulding:
 
     def sent(self, call: Call) -> Sent | None:
         """The envelope, if it could be one of many."""
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         if b"traceparent" in call.headers or tracing() is not None:
             return None
         try:
-            found = Sent(tenant, call.who.id, _decode(call.body))
+            found = Sent(tenant, call.caller.id, _decode(call.body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # What is wrong with it is said on the long way.
             return None
@@ -190,7 +190,7 @@ class Moulding:
         is_vetoed = self._desk.settings.test_mode and VETO in ask.meta
         if wanted.limits is not None or ask.schema is not None or is_vetoed:
             return None
-        mould = mould_of(replace(ask, secret=()), self._desk.by(call))
+        mould = mould_of(replace(ask, secret=()), call.caller.actor)
         if mould is None:
             return None
         first, second = (self._example(mould, at) for at in _MOMENTS)

@@ -1,4 +1,4 @@
-"""Jobs for a queue that is full: refused, kept waiting, or let in instead of older ones.
+"""Bounded queues: jobs that find no room are refused with `QUEUE_FULL`.
 
 Those who come to a queue by this server stand in line for it; those who come by others are met at
 the mark of the queue (`engine/entering.py`). So a queue never holds more than its bound lets in,
@@ -18,26 +18,21 @@ from weakref import WeakValueDictionary
 from detent.engine.asks import Ask
 from detent.engine.caching import Remembered
 from detent.engine.entering import OUTRUN, Entry
-from detent.lifecycle.event import By
-from detent.lifecycle.job import Job
 from detent.lifecycle.job.table import ENDED, JobState
-from detent.lifecycle.machine import Actor, Refusal
-from detent.stores.api import Key, Record, Stored
-from detent.stores.select import Filter, Only, Page
+from detent.lifecycle.machine import Refusal
+from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call
 from detent.surfaces.http.problems import Problem
-from detent.surfaces.ojs.configs import BLOCK, DROP, DROPPED_FROM_MAX, Config
-from detent.surfaces.ojs.desk import CLAIMABLE, Desk
+from detent.surfaces.ojs.configs import REJECT, Config
+from detent.surfaces.ojs.desk import Desk
 from detent.surfaces.ojs.weighing import MARK, Weighing, marked
 
 T = TypeVar("T")
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 Enter: TypeAlias = Callable[[Entry | None], Awaitable[T | Refusal]]
 """Stores jobs, under an entry if one is needed; a refusal is that others were faster."""
-BLOCK_S: Final = 10.0
-"""How long somebody is kept waiting for room."""
-_LOOK_S: Final = 0.1
-_BY: Final = By(Actor.SYSTEM, "ojs backpressure")
+# How long a push that others outrun is tried again.
+_RETRY_S: Final = 10.0
 
 
 class _Load(NamedTuple):
@@ -48,13 +43,12 @@ class _Load(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """A queue as it would be with so much more; `drops` of `None`: that does not fit."""
+    """A bounded queue, what is in it, and what is to come in."""
 
     key: Key
     config: Config
     held: _Load
     added: _Load
-    drops: Sequence[Job] | None
     mark: Record
 
     @property
@@ -80,10 +74,9 @@ class _Room(NamedTuple):
         return number
 
     @property
-    def is_worth_waiting(self) -> bool:
-        """Whether they may fit later, and are to wait for it."""
-        can_fit = all(added <= most for _, added, most in self.bounds)
-        return self.config.strategy == BLOCK and can_fit
+    def is_full(self) -> bool:
+        """Whether the new jobs do not fit."""
+        return any(held + added > most for held, added, most in self.bounds)
 
 
 class Pressure:
@@ -100,7 +93,7 @@ class Pressure:
 
         `QUEUE_FULL` if there is no room for them. Whoever was outrun enters again.
         """
-        tenant, until = self._desk.tenant(call), time.monotonic() + BLOCK_S
+        tenant, until = call.caller.tenant, time.monotonic() + _RETRY_S
         loads = _loads(tenant, asks)
         if not await self._bounds(loads):
             return _entered(await enter(None)), ()
@@ -108,8 +101,11 @@ class Pressure:
             for key in sorted(loads):
                 await lines.enter_async_context(self._lines.setdefault(key, asyncio.Lock()))
             while True:
-                rooms = await self._rooms(call, loads, until)
-                answer = await enter(_entry(rooms))
+                rooms = await self._rooms(loads)
+                full = next((room for room in rooms if room.is_full), None)
+                if full is not None:
+                    raise _full(full)
+                answer = await enter(Entry(tuple(room.mark for room in rooms)))
                 if answer is not OUTRUN or time.monotonic() >= until:
                     return _entered(answer), _told(rooms)
 
@@ -118,20 +114,7 @@ class Pressure:
         found = {key: await self._known.get(key) for key in keys}
         return {key: one for key, one in found.items() if one is not None and one.is_bounded}
 
-    async def _rooms(self, call: Call, loads: Mapping[Key, _Load], until: float) -> list[_Room]:
-        """Room for so many in each queue that has a bound, as soon as there is some."""
-        while True:
-            rooms = await self._looked(loads)
-            full = [room for room in rooms if room.drops is None]
-            if not full:
-                return rooms
-            is_patient = time.monotonic() < until and not call.has_left
-            if not is_patient or not all(room.is_worth_waiting for room in full):
-                raise _full(full[0])
-            if not await self._desk.service.pause(_LOOK_S):
-                raise _full(full[0])
-
-    async def _looked(self, loads: Mapping[Key, _Load]) -> list[_Room]:
+    async def _rooms(self, loads: Mapping[Key, _Load]) -> list[_Room]:
         """The marks first: what comes in after they were read moves them."""
         bounds = await self._bounds(loads)
         if not bounds:
@@ -142,29 +125,10 @@ class Pressure:
         for (key, config), mark in zip(bounds.items(), marks, strict=True):
             weighed = await self._weighing.weight(store, key, mark, config, loads[key].weight)
             held = _Load(depths[key[1]], weighed or 0)
-            drops = await self._drops(key, config, held, loads[key])
-            dropped = sum(_weight_of(one.body.payload) for one in drops or ())
-            left = None if weighed is None else weighed - dropped + loads[key].weight
-            jobs = None if drops is None else [one.job for one in drops]
-            after = marked(key, mark, config, left, store.now())
-            rooms.append(_Room(key, config, held, loads[key], jobs, after))
+            weight = None if weighed is None else weighed + loads[key].weight
+            after = marked(key, mark, config, weight, store.now())
+            rooms.append(_Room(key, config, held, loads[key], after))
         return rooms
-
-    async def _drops(
-        self, key: Key, config: Config, held: _Load, added: _Load
-    ) -> Sequence[Stored] | None:
-        """Who must go for them to fit: the oldest; `None` if that cannot be."""
-        over = _over(config.max_depth, held.number + added.number)
-        heavy = _over(config.max_bytes, held.weight + added.weight)
-        if not over and not heavy:
-            return ()
-        chosen: list[Stored] = []
-        for one in await self._oldest(key) if config.strategy == DROP else ():
-            if len(chosen) >= over and heavy <= 0:
-                break
-            chosen.append(one)
-            heavy -= _weight_of(one.body.payload)
-        return chosen if len(chosen) >= over and heavy <= 0 else None
 
     async def _depths(self, tenant: str) -> Counter[str]:
         depths: Counter[str] = Counter()
@@ -172,13 +136,6 @@ class Pressure:
             if JobState(one.state) not in ENDED:
                 depths[one.queue] += one.count
         return depths
-
-    async def _oldest(self, key: Key) -> list[Stored]:
-        """Those that are ready, for longest first; tasks of others are not ours to drop."""
-        chosen = Filter(tenant=key[0], queue=key[1], only=Only.READY)
-        found = await self._desk.engine.store.find(chosen, Page(DROPPED_FROM_MAX))
-        mine = [one for one in found if one.job.profile in CLAIMABLE]
-        return sorted(mine, key=lambda one: (one.job.place or 0, one.job.id))
 
 
 def _loads(tenant: str, asks: Iterable[Ask]) -> dict[Key, _Load]:
@@ -198,13 +155,6 @@ def _over(bound: int | None, number: int) -> int:
     return 0 if bound is None else max(number - bound, 0)
 
 
-def _entry(rooms: Sequence[_Room]) -> Entry:
-    drops = tuple(job for room in rooms for job in room.drops or ())
-    # Who is replaced by one that comes may have been smaller than who would be spared for it.
-    is_sparing = all(room.config.max_bytes is None for room in rooms)
-    return Entry(_BY, tuple(room.mark for room in rooms), drops, is_sparing=is_sparing)
-
-
 def _entered(answer: T | Refusal) -> T:
     if isinstance(answer, Refusal):
         why = "the queue is entered by too many at once"
@@ -221,7 +171,7 @@ def _told(rooms: Sequence[_Room]) -> Headers:
 def _full(room: _Room) -> Problem:
     queue, depth, config = room.key[1], room.held.number, room.config
     why, more = f"queue {queue} holds {depth} jobs", list[tuple[str, str]]()
-    told: dict[str, Any] = {"queue": queue, "strategy": config.strategy, "room": room.number}
+    told: dict[str, Any] = {"queue": queue, "strategy": REJECT, "room": room.number}
     if _over(config.max_bytes, room.held.weight + room.added.weight):
         why += f" of {room.held.weight} bytes; {config.max_bytes} bytes is its bound"
         told |= {"size_bytes": room.held.weight, "max_size_bytes": config.max_bytes}

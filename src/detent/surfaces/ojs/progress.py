@@ -137,7 +137,7 @@ class Progress:
     async def _store(self, call: Call, stored: Stored, name: str, made: _Checkpoint) -> None:
         text = msgspec.json.encode(made).decode()
         need_result("checkpoint", text)
-        command, by = j.Checkpoint(digest=digest_of(text)), self._desk.by(call)
+        command, by = j.Checkpoint(digest=digest_of(text)), call.caller.actor
         change = Change(key_of(stored.job), command, by, beside=Beside(checkpoint=text))
         [answer] = await self._desk.engine.carry_out([change])
         if isinstance(answer, Refusal):

@@ -67,8 +67,8 @@ class Queues:
         """How many jobs of a queue are in each state, exactly."""
         row = await self.row(call, self.name(call))
         counts = await self._counted(call, row)
-        config = await self.setting.known.get((self._desk.tenant(call), row.name))
-        late = await self.figures.late(self._desk.tenant(call), row.name)
+        config = await self.setting.known.get((call.caller.tenant, row.name))
+        late = await self.figures.late(call.caller.tenant, row.name)
         stats = {
             **{name: value for name, value in counts.items() if name not in ("name", "paused")},
             **late.stats(),
@@ -95,14 +95,14 @@ class Queues:
         The answer comes when every server knows of it, so that nothing comes in after it.
         """
         name, at = self.name(call), told(self._desk.now())
-        await self.setting.drain((self._desk.tenant(call), name), is_draining=True)
+        await self.setting.drain((call.caller.tenant, name), is_draining=True)
         await self._desk.service.pause(FRESH_US / 1e6)
         told_of = {"queue": {"name": name, "draining": True}, "status": "draining"}
         return self._desk.reply({**told_of, "name": name, "draining": True, "draining_at": at})
 
     async def turn(self, call: Call, *, is_paused: bool) -> tuple[str, str]:
         """Pause or resume; the name of the queue, and when."""
-        name, by, tenant = self.name(call), self._desk.by(call), self._desk.tenant(call)
+        name, by, tenant = self.name(call), call.caller.actor, call.caller.tenant
         operators = self._desk.engine.operators
         turn = operators.pause if is_paused else operators.resume
         await turn(GateKind.QUEUE, name, by, tenant=tenant)
@@ -120,7 +120,7 @@ class Queues:
         """Set what is special about a queue: its bound and its limits."""
         name, fields = self._settled(call), fields_of(call)
         config = read_config(fields, self._desk.now())
-        key = (self._desk.tenant(call), name)
+        key = (call.caller.tenant, name)
         if name != USUAL and ("rate_limit" in fields or "concurrency" in fields):
             await self._limit(call, name, fields)
         await self.setting.change(key, lambda old: replace(config, is_draining=old.is_draining))
@@ -130,7 +130,7 @@ class Queues:
     async def configuration(self, call: Call) -> Reply:
         """What is set about a queue, or about all of them."""
         name = self._settled(call)
-        config = await self.setting.get((self._desk.tenant(call), name))
+        config = await self.setting.get((call.caller.tenant, name))
         told_of = {} if config is None else msgspec.json.decode(config.told, type=dict[str, Raw])
         ignored = ignored_of(name, told_of)
         return self._desk.reply({"queue": name, "config": told_of, "ignored": ignored})
@@ -148,7 +148,7 @@ class Queues:
         if number is not None and (type(number) is not int or number < 1):
             raise invalid("concurrency must be a number, 1 or more", field="concurrency")
         limit = Limit(number, *((rate.limit.rate, rate.limit.period_us) if rate else ()))
-        tenant, by = self._desk.tenant(call), self._desk.by(call)
+        tenant, by = call.caller.tenant, call.caller.actor
         is_none = number is None and rate is None
         told_limit = None if is_none else limit
         await self._desk.engine.operators.set_limit(
@@ -159,7 +159,7 @@ class Queues:
 
     async def rows(self, call: Call) -> list[QueueRow]:
         """All queues that the caller may see."""
-        tenant = self._desk.tenant(call)
+        tenant = call.caller.tenant
         gone = await self.setting.gone(tenant)
         rows = [
             row
@@ -169,17 +169,17 @@ class Queues:
         names = {row.name for row in rows}
         default = [] if DEFAULT in names else [QueueRow(DEFAULT, {})]
         found = sorted([*rows, *default], key=lambda row: row.name)
-        return [row for row in found if call.who.may_use(row.name)]
+        return [row for row in found if call.caller.may_use(row.name)]
 
     async def row(self, call: Call, name: str) -> QueueRow:
         """One queue; one that nobody has used is empty."""
-        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        rows = await self._desk.engine.queries.queues(call.caller.tenant)
         return next((row for row in rows if row.name == name), QueueRow(name, {}))
 
     async def forget(self, call: Call, key: Key) -> None:
         """Nothing is set about the queue any more; it is not listed until somebody uses it."""
         tenant, name = key
-        operators, by = self._desk.engine.operators, self._desk.by(call)
+        operators, by = self._desk.engine.operators, call.caller.actor
         await operators.resume(GateKind.QUEUE, name, by, "the queue was deleted", tenant=tenant)
         await operators.set_limit(LimitKind.QUEUE, name, None, by, tenant=tenant)
         await self.setting.put(key, Config(self._desk.now(), is_deleted=True))
@@ -189,13 +189,13 @@ class Queues:
     def name(self, call: Call) -> str:
         """Which queue is meant, if the caller may use it."""
         name = need_queue(call.param("name"))
-        self._desk.need_queue(call, name)
+        call.caller.need_queue(name)
         return name
 
     async def _counted(self, call: Call, row: QueueRow) -> dict[str, Any]:
         """The counts in the words of this surface: what is held is pending here."""
         counts = {state: row.counts.get(state, 0) for state in _STATES}
-        held = await self._held(self._desk.tenant(call), row)
+        held = await self._held(call.caller.tenant, row)
         for state, number in held.items():
             counts[state] -= number
             counts["pending"] += number
@@ -211,18 +211,18 @@ class Queues:
     async def detailed(self, call: Call) -> Reply:
         """One queue for operators: its numbers, what is set about it, and its oldest ready job."""
         row = await self.row(call, self.name(call))
-        config = await self.setting.known.get((self._desk.tenant(call), row.name))
+        config = await self.setting.known.get((call.caller.tenant, row.name))
         body = {
             **await self.item(call, row),
             "queue": {**await self._counted(call, row), "status": await self._status(call, row)},
             "configuration": {} if config is None else config.told,
-            "oldest_available_at": await self._oldest(self._desk.tenant(call), row),
+            "oldest_available_at": await self._oldest(call.caller.tenant, row),
         }
         return self._desk.reply(body)
 
     async def item(self, call: Call, row: QueueRow) -> dict[str, Any]:
         """A queue in a list of operators."""
-        late = await self.figures.late(self._desk.tenant(call), row.name)
+        late = await self.figures.late(call.caller.tenant, row.name)
         return {
             "name": row.name,
             "state": await self._status(call, row),
@@ -244,12 +244,12 @@ class Queues:
 
     async def _since(self, call: Call, row: QueueRow) -> str:
         """When it was set up; one that is merely used has no such time but our own."""
-        config = await self.setting.known.get((self._desk.tenant(call), row.name))
+        config = await self.setting.known.get((call.caller.tenant, row.name))
         is_set = config is not None and config.created_at
         return told(config.created_at if config and is_set else self._desk.started_at)
 
     async def _status(self, call: Call, row: QueueRow) -> str:
-        config = await self.setting.known.get((self._desk.tenant(call), row.name))
+        config = await self.setting.known.get((call.caller.tenant, row.name))
         if config is not None and config.is_draining:
             return "draining"
         return "paused" if row.door.gate.closed else "active"
@@ -258,7 +258,7 @@ class Queues:
         """Whose settings are meant: of a queue, or of all."""
         if call.param("name") != USUAL:
             return self.name(call)
-        self._desk.need_queue(call, USUAL)
+        call.caller.need_unbound()
         return USUAL
 
 

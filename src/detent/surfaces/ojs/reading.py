@@ -19,7 +19,7 @@ from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.faults import invalid
 from detent.surfaces.ojs.policies import Facts, Limits, limits_of, retry_of, unique_of
 from detent.surfaces.ojs.terms import TERMS, terms_of
-from detent.surfaces.ojs.wire import instant, seconds, span, span_ms
+from detent.surfaces.ojs.wire import instant, public_tenant, seconds, span, span_ms
 
 EXTRAS: Final = "$ojs"
 """Where in its metadata a job keeps what only Open Job Spec asks to be kept."""
@@ -201,7 +201,7 @@ class Reader:
 
     def _need_tenant(self, meta: Mapping[str, Raw]) -> None:
         """A job that says whose it is must come to them; without tenants nobody is asked."""
-        tenant, raw = self._tenant.rpartition("/")[2], meta.get("tenant_id")
+        tenant, raw = public_tenant(self._tenant), meta.get("tenant_id")
         said = None if raw is None or not tenant else _plain("meta.tenant_id", raw)
         if isinstance(said, str) and said != tenant:
             why = f"meta.tenant_id is {said[:40]!r}, and the request is for {tenant[:40]!r}"

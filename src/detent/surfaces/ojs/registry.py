@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -10,19 +11,18 @@ from msgspec import Raw, UnsetType
 
 from detent.engine.asks import Ask
 from detent.engine.caching import Remembered
-from detent.engine.json_schema import faults, unfit
 from detent.engine.paging import all_records
 from detent.stores.api import Key, Record
 from detent.surfaces.http.exchange import Call, Reply
+from detent.surfaces.http.json_schema import BadSchema
 from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, read_body
-from detent.surfaces.ojs.faults import invalid, missing, unsupported
+from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
 from detent.surfaces.ojs.wire import told
 
 BY_TYPE: Final = "ojs-schema"
 BY_URI: Final = "ojs-schema-uri"
-_BYTES_MAX: Final = 65_536
 _DIGITS: Final = 9
 
 
@@ -65,7 +65,20 @@ class Registry:
         for kind, key in asked:
             found = await self._known.get((kind, key))
             if found is not None:
-                _need_fit(msgspec.json.decode(found.schema), ask)
+                await self._need_valid(bytes(found.schema), ask)
+
+    async def _need_valid(self, schema: bytes, ask: Ask) -> None:
+        value = ask.payload.encode()
+        if _is_of_object(schema):
+            args = msgspec.json.decode(value, type=list[Raw])
+            value = bytes(args[0]) if args else b"null"
+        try:
+            found = await self._desk.service.schemas.find_faults(schema, value)
+        except BadSchema as error:
+            raise _invalid_schema(f"the schema of {ask.type}", error) from None
+        if found:
+            why = f"args do not fit the schema of {ask.type}: {found[0]}"
+            raise Problem(400, "schema_validation", why, field="args")
 
     async def _schema(self, asked: tuple[str, Key]) -> _Schema | None:
         kind, key = asked
@@ -76,17 +89,17 @@ class Registry:
     async def put_version(self, call: Call) -> Reply:
         """A new version for a type; one that is there stays as it is."""
         type_, version = call.param("type"), self._version(call)
-        schema = _checked(read_body(call, _Sent))
+        schema = await self._checked(read_body(call, _Sent))
         name = f"{type_}@{version:0{_DIGITS}d}"
         need_text("type", name)
         made = _Schema(schema, self._desk.now(), type=type_, version=version)
-        await self._add(BY_TYPE, (self._desk.tenant(call), name), made)
+        await self._add(BY_TYPE, (call.caller.tenant, name), made)
         self._known.forget()
         return self._desk.reply({"type": type_, "version": version}, 201)
 
     async def newest(self, call: Call) -> Reply:
         """The newest version for a type."""
-        key = (self._desk.tenant(call), call.param("type"))
+        key = (call.caller.tenant, call.param("type"))
         found = await self._newest(key)
         if found is None:
             raise missing("schema for", key[1])
@@ -94,7 +107,7 @@ class Registry:
 
     async def versions(self, call: Call) -> Reply:
         """All versions for a type."""
-        key = (self._desk.tenant(call), call.param("type"))
+        key = (call.caller.tenant, call.param("type"))
         found = await self._versions(key)
         if not found:
             raise missing("schema for", key[1])
@@ -122,7 +135,7 @@ class Registry:
 
     async def _record(self, call: Call) -> Record:
         name = f"{call.param('type')}@{self._version(call):0{_DIGITS}d}"
-        record = await self._desk.record(BY_TYPE, (self._desk.tenant(call), name))
+        record = await self._desk.record(BY_TYPE, (call.caller.tenant, name))
         if record is None:
             raise missing("schema", name)
         return record
@@ -141,21 +154,21 @@ class Registry:
         """A schema under a name of its own."""
         sent = read_body(call, _Sent)
         uri = need_text("uri", sent.uri)
-        schema, now = _checked(sent), self._desk.now()
+        schema, now = await self._checked(sent), self._desk.now()
         made = _Schema(schema, now, uri, sent.type, sent.version)
-        await self._add(BY_URI, (self._desk.tenant(call), uri), made)
+        await self._add(BY_URI, (call.caller.tenant, uri), made)
         self._known.forget()
         return self._desk.reply({"schema": _shown(made)}, 201)
 
     async def listed(self, call: Call) -> Reply:
         """All schemas that have names."""
-        found = await all_records(self._desk.engine.store, BY_URI, self._desk.tenant(call))
+        found = await all_records(self._desk.engine.store, BY_URI, call.caller.tenant)
         return self._desk.reply({"schemas": [_shown(_read(one)) for one in found]})
 
     async def get(self, call: Call) -> Reply:
         """The schema of a name."""
         uri = call.param("uri")
-        found = await self._named((self._desk.tenant(call), uri))
+        found = await self._named((call.caller.tenant, uri))
         if found is None:
             raise missing("schema", uri)
         return self._desk.reply({"schema": _shown(found)})
@@ -163,7 +176,7 @@ class Registry:
     async def delete(self, call: Call) -> Reply:
         """Forget the schema of a name."""
         uri = call.param("uri")
-        key = (self._desk.tenant(call), uri)
+        key = (call.caller.tenant, uri)
         if await self._named(key) is None:
             raise missing("schema", uri)
         await self._desk.change(BY_URI, key, lambda _: (None, None))
@@ -174,32 +187,32 @@ class Registry:
         record = await self._desk.record(BY_URI, key)
         return None if record is None else _read(record)
 
+    async def _checked(self, sent: _Sent) -> Raw:
+        if isinstance(sent.schema, UnsetType):
+            raise invalid("schema is needed: a JSON Schema", field="schema")
+        try:
+            await self._desk.service.schemas.need_schema(bytes(sent.schema))
+        except BadSchema as error:
+            raise _invalid_schema("schema", error) from None
+        return sent.schema
+
     async def _add(self, kind: str, key: Key, made: _Schema) -> None:
         data = msgspec.json.encode(made).decode()
         if not await self._desk.engine.put(Record(kind, key[1], 1, data, tenant=key[0])):
             raise Problem(409, "conflict", f"the schema {key[1]} is there already")
 
 
-def _need_fit(schema: Any, ask: Ask) -> None:
-    args = msgspec.json.decode(ask.payload)
+@lru_cache(maxsize=256)
+def _is_of_object(schema: bytes) -> bool:
     # A schema of an object is about the first argument: arguments themselves are always an array.
-    is_object = isinstance(schema, dict) and schema.get("type") == "object"
-    value = (args[0] if args else None) if is_object else args
-    fault = next(faults(schema, value), None)
-    if fault is not None:
-        why = f"args are not as the schema of {ask.type} has them: {fault}"
-        raise Problem(400, "schema_validation", why, field="args")
+    found = msgspec.json.decode(schema)
+    return isinstance(found, dict) and found.get("type") == "object"
 
 
-def _checked(sent: _Sent) -> Raw:
-    if isinstance(sent.schema, UnsetType) or bytes(sent.schema)[:1] not in (b"{", b"t", b"f"):
-        raise invalid("schema is needed: a JSON Schema", field="schema")
-    if len(bytes(sent.schema)) > _BYTES_MAX:
-        raise invalid(f"a schema has at most {_BYTES_MAX} bytes", field="schema")
-    why = unfit(msgspec.json.decode(sent.schema))
-    if why is not None:
-        raise unsupported(f"schema: {why} is not supported", field="schema")
-    return sent.schema
+def _invalid_schema(what: str, error: BadSchema) -> Problem:
+    why = f"{what} cannot be used: {error}"
+    hint = "correct the schema at that path, and register it again"
+    return Problem(422, "invalid_schema", why, field="schema", path=error.path, hint=hint)
 
 
 def _read(record: Record) -> _Schema:

@@ -67,7 +67,7 @@ class Remote:
         worker = need_text("worker_id", asked.worker_id)
         if len(asked.reports) > REPORTS_MAX:
             raise invalid(f"at most {REPORTS_MAX} reports go together", field="reports")
-        tenant, store = self._desk.tenant(call), self._desk.engine.store
+        tenant, store = call.caller.tenant, self._desk.engine.store
         found = await store.get([(tenant, one.job_id) for one in asked.reports])
         reports = [self._whole(call, one) for one in asked.reports]
         told = list(zip(reports, found, strict=True))
@@ -83,7 +83,7 @@ class Remote:
         asked, desk = read_body(call, _Wait), self._desk
         wait_s = min(max(asked.wait_ms, 0) / 1_000, desk.settings.poll_s_max)
         await desk.service.wait_for_work(wait_s, desk.seen_here(asked.seen))
-        return desk.reply({"now": desk.now(), "key_queues": call.who.queues})
+        return desk.reply({"now": desk.now(), "key_queues": call.caller.queues})
 
     async def results(self, call: Call) -> Reply:
         """What came out of the steps before the job, for whoever holds it."""
@@ -104,7 +104,8 @@ class Remote:
         """
         asked = read_body(call, _Gone)
         name = need_text("worker_id", asked.worker_id)
-        key = (self._desk.tenant(call), name)
+        key = (call.caller.tenant, name)
+        await self._workers.need_own(call, key)
         lost = await self._workers.bury(key, has_lapsed=asked.lapsed)
         return self._desk.reply({"worker_id": name, "jobs_lost": lost})
 
@@ -114,25 +115,24 @@ class Remote:
         """Refuse all of them for one that could never be: nothing has been done yet."""
         _need_fit(report)
         if stored is not None:
-            self._desk.need_queue(call, stored.job.queue)
+            call.caller.need_queue(stored.job.queue)
             for ask in report.new:
                 self._need_follower(call, ask)
 
     def _whole(self, call: Call, report: Report) -> Report:
         """Jobs that follow and say not whose they are, are of the tenant that the key is for."""
-        if not report.new or call.who.may_enter(""):
+        if not report.new or call.caller.principal.may_enter(""):
             return report
-        own = self._desk.tenant(call)
+        own = call.caller.tenant
         new = tuple(one if one.tenant else replace(one, tenant=own) for one in report.new)
         return replace(report, new=new)
 
     def _need_follower(self, call: Call, ask: Ask) -> None:
-        if not call.who.has(Scope.PRODUCE):
+        if not call.caller.has(Scope.PRODUCE):
             raise Problem(403, "forbidden", "this key may not enqueue what follows")
-        self._desk.need_queue(call, ask.queue)
+        call.caller.need_queue(ask.queue)
         named = (ask.id, ask.rerun_of, ask.workflow, ask.step, ask.delivery)
-        if not call.who.may_enter(ask.tenant):
-            raise Problem(403, "forbidden", "this key is for other tenants")
+        call.caller.need_tenant(ask.tenant)
         if any(named) or is_keyed(ask):
             raise invalid("what follows a job has neither an id nor a key of its own", field="new")
         limits.need_job(ask)

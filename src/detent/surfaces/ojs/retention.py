@@ -26,7 +26,6 @@ from detent.surfaces.ojs import dead_letters as dead
 from detent.surfaces.ojs.configs import USUAL, Config
 from detent.surfaces.ojs.dead_letters import Letters
 from detent.surfaces.ojs.desk import Desk
-from detent.surfaces.ojs.replaying import Replaying
 from detent.surfaces.ojs.setting import Setting
 
 KIND: Final = "ojs-keeping"
@@ -48,13 +47,10 @@ class _Mark(msgspec.Struct, frozen=True):
 class Keeping:
     """Forgets ended jobs and dead letters by the rules of their queues."""
 
-    def __init__(
-        self, desk: Desk, setting: Setting, letters: Letters, replaying: Replaying
-    ) -> None:
+    def __init__(self, desk: Desk, setting: Setting, letters: Letters) -> None:
         self._desk = desk
         self._setting = setting
         self._letters = letters
-        self._replaying = replaying
 
     async def run(self) -> None:
         """See to it whenever it is our turn, until the server stops."""
@@ -72,10 +68,8 @@ class Keeping:
                 ended[one.tenant].add((one.queue, one.state))
         for tenant, found in ended.items():
             await self._forget(await self._rules(tenant, found))
-            if any(state == JobState.DISCARDED for _, state in found):
-                await self._replaying.turn(tenant)
-                if with_letters:
-                    await self._erase_letters(tenant)
+            if with_letters and any(state == JobState.DISCARDED for _, state in found):
+                await self._erase_letters(tenant)
 
     # --- what queues say ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from detent.lifecycle.views import OJS
 from detent.surfaces.http.openapi import Schema, list_of, object_of, ref
 
 _TEXT: Final[Schema] = {"type": "string"}
+_WEIGHT: Final[Schema] = {"type": "number"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _ANY_OBJECT: Final[Schema] = {"type": "object"}
 _AT: Final[Schema] = {"type": "string", "format": "date-time"}
@@ -104,7 +105,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "JobsReply": object_of(("jobs",), jobs=list_of("Job")),
     "FetchRequest": object_of(
         ("queues",),
-        queues={"type": "array", "items": _QUEUE, "minItems": 1, "maxItems": 100},
+        queues={
+            "type": "array",
+            "items": {"anyOf": [_QUEUE, object_of(("name",), name=_QUEUE, weight=_WEIGHT)]},
+            "minItems": 1,
+            "maxItems": 100,
+        },
         count={"type": "integer", "minimum": 1, "maximum": 100},
         worker_id=_TEXT,
         visibility_timeout_ms={"type": "integer", "minimum": 1},

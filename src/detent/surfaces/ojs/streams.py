@@ -1,7 +1,8 @@
 """Events as they happen, over SSE.
 
 A channel is a job, a queue, or all. Whoever comes back says which event they saw last, and hears
-first what they have missed.
+first what they have missed. Every event has an id of its own. Frames that are none (how far a job
+is, a gap, the end of the server) have no id: a reader keeps that of the last event.
 """
 
 from __future__ import annotations
@@ -11,28 +12,31 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from starlette.websockets import WebSocket
-
-from detent.engine.access import Principal
 from detent.engine.tail import Listener
 from detent.lifecycle.job.table import ENDED
-from detent.stores.api import Fed, Note, Stored
+from detent.stores.api import Fed, Note, Stored, key_of
 from detent.surfaces.http.exchange import Call, Reply
 from detent.surfaces.http.sse import BEAT, RETRY, Places, frame
 from detent.surfaces.ojs.desk import Desk
-from detent.surfaces.ojs.event_words import Told
+from detent.surfaces.ojs.event_words import change_of
 from detent.surfaces.ojs.events import Events
 from detent.surfaces.ojs.faults import missing
-from detent.surfaces.ojs.following import Channel, Following, channel_of, dropped, of_tenant
+from detent.surfaces.ojs.following import (
+    Channel,
+    Following,
+    StreamEvent,
+    channel_of,
+    dropped,
+    of_tenant,
+    stream_event,
+)
 from detent.surfaces.ojs.progress import progress_shown
 from detent.surfaces.ojs.reading import need_queue
-from detent.surfaces.ojs.websockets import talk
 from detent.surfaces.ojs.wire import told
 
 BEAT_S: Final = 10.0
 LOOK_S: Final = 0.5
 """How often somebody who follows a job is told how far it is."""
-_FINAL = frozenset(state.value for state in ENDED)
 _ENDS: Final = {"completed": "completed", "discarded": "failed", "cancelled": "cancelled"}
 
 
@@ -47,14 +51,14 @@ class Streams:
     async def job(self, call: Call) -> Reply:
         """Follow one job until it ends."""
         name = call.param("id")
-        await self._desk.stored(call, name)
+        await self._desk.stored(call, name, is_head=True)
         return self._sse(call, self._channel(call, f"job:{name}"))
 
     async def queue(self, call: Call) -> Reply:
         """Follow the jobs of one queue."""
         name = need_queue(call.param("name"))
-        self._desk.need_queue(call, name)
-        rows = await self._desk.engine.queries.queues(self._desk.tenant(call))
+        call.caller.need_queue(name)
+        rows = await self._desk.engine.queries.queues(call.caller.tenant)
         if name not in {row.name for row in rows}:
             raise missing("queue", name)
         return self._sse(call, self._channel(call, f"queue:{name}"))
@@ -63,19 +67,15 @@ class Streams:
         """Follow a channel: `job:<id>`, `queue:<name>` or `all`."""
         channel = self._channel(call, call.query.get("channel", "all"))
         if channel.kind == "job":
-            await self._desk.stored(call, channel.name)
+            await self._desk.stored(call, channel.name, is_head=True)
         if channel.kind == "queue":
-            self._desk.need_queue(call, channel.name)
+            call.caller.need_queue(channel.name)
         return self._sse(call, channel)
 
     async def progress(self, call: Call) -> Reply:
         """Follow how far one job is until it ends."""
-        await self._desk.stored(call, call.param("id"))
+        await self._desk.stored(call, call.param("id"), is_head=True)
         return self._places.reply(self._steps(call, call.param("id")))
-
-    async def socket(self, socket: WebSocket, who: Principal) -> None:
-        """The same over a WebSocket."""
-        await talk(self._desk, self._following, socket, who, self._next)
 
     def _channel(self, call: Call, text: str) -> Channel:
         types = frozenset(filter(None, call.query.get("event_types", "").split(",")))
@@ -87,7 +87,7 @@ class Streams:
     # --- events ---------------------------------------------------------------------------------
 
     async def _frames(self, call: Call, channel: Channel) -> AsyncIterator[bytes]:
-        tenant, after = self._desk.tenant(call), 0
+        tenant, after = call.caller.tenant, 0
         listener = await self._desk.engine.tail.listen(of_tenant(tenant))
         try:
             # Asked before the reader knows that we listen: what ends afterwards is told as it goes.
@@ -95,14 +95,17 @@ class Streams:
             yield RETRY
             seen = call.header("last-event-id")
             if seen:
-                async for missed in self._following.missed(seen, tenant, call.who):
+                async for missed in self._following.missed(seen, call.caller):
                     after = missed.pos
-                    for piece in _framed(channel, missed.told):
+                    for piece in _framed(channel, missed.events):
                         yield piece
+                    if any(_ends(one, channel) for one in missed.events):
+                        return
                     if missed.gap is not None:
                         yield frame("system.gap", {"channel": channel.text, **missed.gap})
-            if is_over:
-                yield await self._last(call, channel.name)
+            end = await self._end(call, channel.name) if is_over else None
+            if end is not None:
+                yield end
                 return
             async for piece in self._live(call, channel, listener, after):
                 yield piece
@@ -124,18 +127,16 @@ class Streams:
             if is_noted:
                 before, note = note, await self._note(call, channel.name)
                 pieces += _note_framed(channel.name, before, note)
-            found = await self._told(call, [one for one in page if one.pos > after])
+            new = [fed for fed in page if fed.pos > after]
+            found = await self._following.live(new, call.caller)
             pieces += _framed(channel, found)
             if not pieces and time.monotonic() - quiet_since >= BEAT_S:
                 pieces.append(BEAT)
             for piece in pieces:
                 quiet_since = time.monotonic()
                 yield piece
-            if channel.kind == "job" and any(_ends(one, channel.name) for one in found):
+            if any(_ends(one, channel) for one in found):
                 return
-
-    async def _told(self, call: Call, page: Sequence[Fed]) -> list[Told]:
-        return await self._following.told(page, self._desk.tenant(call), call.who)
 
     async def _next(self, listener: Listener, patience_s: float = BEAT_S) -> list[Fed]:
         """What comes next; nothing when it is time for a sign of life, or to stop."""
@@ -149,23 +150,22 @@ class Streams:
         return coming.result()
 
     async def _note(self, call: Call, name: str) -> Note | None:
-        [stored] = await self._desk.find([(self._desk.tenant(call), name)])
+        [stored] = await self._desk.find([(call.caller.tenant, name)], are_heads=True)
         return None if stored is None else stored.note
 
     async def _is_over(self, call: Call, name: str) -> bool:
-        return (await self._desk.stored(call, name)).job.state in ENDED
+        return (await self._desk.stored(call, name, is_head=True)).job.state in ENDED
 
-    async def _last(self, call: Call, name: str) -> bytes:
-        stored = await self._desk.stored(call, name)
-        data = {
-            "job_id": name,
-            "queue": stored.job.queue,
-            "type": stored.body.type,
-            "from": stored.job.previous,
-            "to": stored.job.state,
-            "timestamp": told(stored.job.state_at),
-        }
-        return frame("job.state_changed", data)
+    async def _end(self, call: Call, name: str) -> bytes | None:
+        """The end of a job that is over; `None` if the feed will tell it in a moment."""
+        head = await self._desk.stored(call, name, is_head=True)
+        [history] = await self._desk.engine.store.histories([key_of(head.job)])
+        for fed in reversed(history):
+            change = change_of(fed, head, name) if fed.pos else None
+            event = None if change is None else stream_event(change)
+            if event is not None and event.is_end:
+                return event.frame
+        return None
 
     # --- progress -------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Streams:
         yield RETRY
         shown, quiet_since = dict[str, Any](), time.monotonic()
         while True:
-            stored = await self._desk.stored(call, name)
+            stored = await self._desk.stored(call, name, is_head=True)
             before, shown = shown, progress_shown(stored, name)
             end = _end_of(stored)
             if end is None and shown != before and shown["progress"] is not None:
@@ -197,8 +197,8 @@ def _dropped_framed(channel: Channel, listener: Listener) -> list[bytes]:
     )
 
 
-def _framed(channel: Channel, found: Sequence[Told]) -> list[bytes]:
-    return [frame(x.type, x.body["data"], x.id) for x in found if channel.takes(x)]
+def _framed(channel: Channel, found: Sequence[StreamEvent]) -> list[bytes]:
+    return [event.frame for event in found if channel.takes(event)]
 
 
 def _note_framed(name: str, before: Note | None, note: Note | None) -> list[bytes]:
@@ -218,6 +218,6 @@ def _end_of(stored: Stored) -> str | None:
     return _ENDS.get(stored.job.state)
 
 
-def _ends(one: Told, name: str) -> bool:
-    is_move = one.type == "job.state_changed" and one.body["subject"] == name
-    return is_move and one.body["data"].get("to") in _FINAL
+def _ends(event: StreamEvent, channel: Channel) -> bool:
+    """Whether a reader of the channel hears nothing after it."""
+    return channel.kind == "job" and event.is_end and event.subject == channel.name

@@ -1,4 +1,4 @@
-"""The whole of it for operators: how it is set up, whether it is closed, and pools of queues.
+"""The server as a whole for operators: its configuration, and pools of queues.
 
 A pool is a name for queues and for how a fetch chooses among them: strictly one after another, or
 in turns. Whoever fetches may name a pool instead of queues.
@@ -12,36 +12,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from detent.engine.caching import Remembered
 from detent.engine.limits import DEPTH_MAX, META_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX
 from detent.engine.paging import all_records
-from detent.stores.api import RECORDS_MAX, Fair, Key, Record
+from detent.stores.api import RECORDS_MAX, Fair, Key
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.ojs.desk import Desk, fields_of, read_body
+from detent.surfaces.ojs.desk import Desk, fields_of
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.queues import Queues
 from detent.surfaces.ojs.reading import need_queue, need_text
-from detent.surfaces.ojs.wire import told
 
 POOL: Final = "ojs-pool"
-CLOSED: Final = "ojs-maintenance"
-_ONLY: Final = "maintenance"
 _QUEUES_MAX: Final = 100
 _IN_TURNS: Final = ("fair", "round", "weighted")
 """Strategies with such a word in their name let queues take turns; all others are strict."""
-
-
-class _Ask(msgspec.Struct, frozen=True):
-    enabled: bool | None = None
-    maintenance: bool | None = None
-    reason: str | None = None
-
-
-class _Closed(msgspec.Struct, frozen=True):
-    """That no jobs are handed out, why and since when."""
-
-    since: int
-    reason: str = ""
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -65,7 +48,6 @@ class System:
     def __init__(self, desk: Desk, queues: Queues) -> None:
         self._desk = desk
         self.queues = queues
-        self._closed: Remembered[str, _Closed | None] = Remembered(self._read, desk.now)
 
     async def config(self, _: Call) -> Reply:
         """How this server is set up."""
@@ -85,57 +67,22 @@ class System:
         }
         return self._desk.reply(body)
 
-    # --- maintenance ----------------------------------------------------------------------------
-
-    async def is_closed(self, tenant: str) -> bool:
-        """Whether nobody is handed jobs over this surface just now."""
-        return await self._closed.get(tenant) is not None
-
-    async def maintenance(self, call: Call) -> Reply:
-        """Whether jobs are handed out."""
-        return self._desk.reply(_told(await self._read(self._desk.tenant(call))))
-
-    async def set_maintenance(self, call: Call) -> Reply:
-        """Hand out no jobs to those who fetch them here, or do so again; new ones are taken."""
-        asked, tenant = read_body(call, _Ask), self._desk.tenant(call)
-        is_on = asked.maintenance if asked.enabled is None else asked.enabled
-        if is_on is None:
-            raise invalid("enabled must be true or false", field="enabled")
-        reason = "" if asked.reason is None else need_text("reason", asked.reason)
-        made = _Closed(self._desk.now(), reason) if is_on else None
-
-        def changed(_: Record | None) -> tuple[str | None, int | None]:
-            return None if made is None else msgspec.json.encode(made).decode(), None
-
-        await self._desk.change(CLOSED, (tenant, _ONLY), changed)
-        self._closed.forget(tenant)
-        return self._desk.reply(_told(made))
-
-    async def _read(self, tenant: str) -> _Closed | None:
-        record = await self._desk.record(CLOSED, (tenant, _ONLY))
-        if record is None or record.data is None:
-            return None
-        return msgspec.json.decode(record.data, type=_Closed)
-
     # --- pools ----------------------------------------------------------------------------------
 
     async def pool(self, call: Call, name: str) -> Pool:
         """The pool of a name, if its queues are the caller's."""
-        record = await self._desk.record(POOL, (self._desk.tenant(call), name))
-        if record is None or record.data is None:
+        found = await self._pool(call, name)
+        if found is None:
             raise missing("pool", name)
-        found = msgspec.json.decode(record.data, type=Pool)
-        for queue in found.queues:
-            self._desk.need_queue(call, queue)
         return found
 
     async def put_pool(self, call: Call) -> Reply:
         """Queues under a name, and how they are chosen among."""
         name = need_text("name", call.param("name"))
         pool = _read_pool(name, fields_of(call))
-        for queue in pool.queues:
-            self._desk.need_queue(call, queue)
-        key: Key = (self._desk.tenant(call), name)
+        key: Key = (call.caller.tenant, name)
+        call.caller.need_queue(*pool.queues)
+        await self._pool(call, name)
         text = msgspec.json.encode(pool).decode()
         await self._desk.change(POOL, key, lambda _: (text, None))
         return self._desk.reply({"pool": _shown(pool)})
@@ -152,7 +99,7 @@ class System:
     async def delete_pool(self, call: Call) -> Reply:
         """Forget a pool; its queues stay."""
         pool = await self.pool(call, call.param("name"))
-        key = (self._desk.tenant(call), pool.name)
+        key = (call.caller.tenant, pool.name)
         await self._desk.change(POOL, key, lambda _: (None, None))
         return self._desk.reply({"deleted": True, "name": pool.name})
 
@@ -169,10 +116,18 @@ class System:
         }
         return self._desk.reply({"stats": {"pools": stats, "queues": len(rows)}})
 
+    async def _pool(self, call: Call, name: str) -> Pool | None:
+        record = await self._desk.record(POOL, (call.caller.tenant, name))
+        if record is None or record.data is None:
+            return None
+        found = msgspec.json.decode(record.data, type=Pool)
+        call.caller.need_queue(*found.queues)
+        return found
+
     async def _pools(self, call: Call) -> list[Pool]:
-        records = await all_records(self._desk.engine.store, POOL, self._desk.tenant(call))
+        records = await all_records(self._desk.engine.store, POOL, call.caller.tenant)
         found = [msgspec.json.decode(one.data, type=Pool) for one in records if one.data]
-        return [one for one in found if all(map(call.who.may_use, one.queues))]
+        return [one for one in found if all(map(call.caller.may_use, one.queues))]
 
 
 def _read_pool(name: str, fields: Mapping[str, Raw]) -> Pool:
@@ -190,10 +145,3 @@ def _shown(pool: Pool) -> dict[str, Any]:
     order = "strict" if pool.fair is None else "in_turns"
     own = {"name": pool.name, "strategy": pool.strategy, "queues": pool.queues, "order": order}
     return {**sent, **own}
-
-
-def _told(closed: _Closed | None) -> dict[str, Any]:
-    if closed is None:
-        return {"maintenance": False, "enabled": False, "reason": None}
-    told_of = {"maintenance": True, "enabled": True, "reason": closed.reason or None}
-    return {**told_of, "since": told(closed.since)}

@@ -10,7 +10,6 @@ import msgspec
 from detent.engine.webhook import Delivery, Only, Standing, Style, Webhook
 from detent.stores.api import Key
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.ojs.desk import Desk, number_in, read_body
 from detent.surfaces.ojs.faults import invalid, missing
 from detent.surfaces.ojs.reading import need_text
@@ -66,12 +65,11 @@ class Hooks:
         if not asked.url or not asked.events:
             raise invalid("url and events are needed", field="url")
         only = _only(asked) or Only()
-        self._need_queues(call, only)
         hook, secret = await self._desk.engine.webhooks.add(
             asked.url,
             self._events(asked),
             secret=asked.secret,
-            tenant=self._desk.tenant(call),
+            tenant=call.caller.tenant,
             words=_WORDS,
             style=Style.OJS,
             only=only,
@@ -81,7 +79,7 @@ class Hooks:
 
     async def listed(self, call: Call) -> Reply:
         """All subscriptions."""
-        found = await self._desk.engine.webhooks.list(self._desk.tenant(call))
+        found = await self._desk.engine.webhooks.list(call.caller.tenant)
         return self._desk.reply({"subscriptions": [_shown(one) for one in found]})
 
     async def get(self, call: Call) -> Reply:
@@ -93,7 +91,6 @@ class Hooks:
         hook, asked = await self._hook(call), read_body(call, _Subscription)
         events = None if asked.events is None else self._events(asked)
         only = _only(asked)
-        self._need_queues(call, only or hook.only)
         changed = await self._desk.engine.webhooks.edit(
             (hook.tenant, hook.id), url=asked.url, events=events, active=asked.active, only=only
         )
@@ -116,7 +113,7 @@ class Hooks:
     async def deliveries(self, call: Call) -> Reply:
         """What was sent, is to be sent, or could not be."""
         limit = number_in(call.query, "limit", 50, 200)
-        found = await self._desk.engine.webhooks.deliveries(self._desk.tenant(call), limit=limit)
+        found = await self._desk.engine.webhooks.deliveries(call.caller.tenant, limit=limit)
         return self._desk.reply({"deliveries": [_delivery_shown(one) for one in found]})
 
     async def retry(self, call: Call) -> Reply:
@@ -135,16 +132,6 @@ class Hooks:
         made = await self._desk.engine.webhooks.trial((hook.tenant, hook.id))
         return self._desk.reply({"delivery": _delivery_shown(made)}, 202)
 
-    def _need_queues(self, call: Call, only: Only) -> None:
-        """Refuse to tell of queues that the key is not for."""
-        if call.who.queues == ("*",):
-            return
-        if not only.queues:
-            why = "this key is not for all queues: name those to hear of in filter.queues"
-            raise Problem(403, "forbidden", why)
-        for queue in only.queues:
-            self._desk.need_queue(call, queue)
-
     def _events(self, asked: _Subscription) -> Sequence[str]:
         unknown = [one for one in asked.events or () if one not in _OURS]
         if unknown:
@@ -153,7 +140,7 @@ class Hooks:
         return [_OURS[one] for one in asked.events or ()]
 
     def _key(self, call: Call) -> Key:
-        return self._desk.tenant(call), call.param("id")
+        return call.caller.tenant, call.param("id")
 
     async def _hook(self, call: Call) -> Webhook:
         key = self._key(call)

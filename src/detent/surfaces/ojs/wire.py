@@ -18,10 +18,16 @@ _SPAN = re.compile(
     r"P(?:(\d{1,6})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,7})H)?(?:(\d{1,8})M)?(?:(\d{1,10}(?:\.\d{1,6})?)S)?)?",
     re.ASCII,
 )
+_TEST_PREFIX = re.compile(r"^test-[0-9a-f-]{36}/")
 _SIZES = (604_800, 86_400, 3_600, 60)
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
+
+
+def public_tenant(tenant: str) -> str:
+    """The tenant as clients name it: without the prefix of a test run (`resetting.py`)."""
+    return _TEST_PREFIX.sub("", tenant)
 
 
 def told(at: int) -> str:

@@ -122,14 +122,14 @@ class Workers:
                 "jobs_cancelled": cancelled,
                 "server_time": told(self._desk.now()),
                 "now": self._desk.now(),
-                "key_queues": call.who.queues,
+                "key_queues": call.caller.queues,
             }
         )
 
     async def health(self, call: Call) -> Reply:
         """How a worker fares, by what it has said."""
         name = call.param("id")
-        worker = await self.get((self._desk.tenant(call), name))
+        worker = await self.get((call.caller.tenant, name))
         if worker is None:
             raise missing("worker", name)
         state = "draining" if worker.is_quiet else worker.state
@@ -184,6 +184,13 @@ class Workers:
         await self._lose(lost)
         return len(held)
 
+    async def need_own(self, call: Call, key: Key) -> None:
+        """Refuse to speak for a worker of queues that the key is not for."""
+        if call.caller.is_bound:
+            worker = await self.get(key)
+            call.caller.need_queue(*(() if worker is None else worker.queues))
+            call.caller.need_queue(*(one.job.queue for one in await self._held(key)))
+
     async def remove(self, key: Key) -> None:
         """Forget a worker."""
         await self._desk.change(KIND, key, lambda _: (None, None))
@@ -192,7 +199,9 @@ class Workers:
 
     async def _beaten(self, call: Call, beat: _Beat) -> Worker:
         name = need_text("worker_id", beat.worker_id)
-        now, key, made = self._desk.now(), (self._desk.tenant(call), name), list[Worker]()
+        now, key, made = self._desk.now(), (call.caller.tenant, name), list[Worker]()
+
+        await self.need_own(call, key)
 
         def beaten(record: Record | None) -> tuple[str, int | None]:
             before = (
@@ -210,19 +219,23 @@ class Workers:
 
         A job that was called off is still held, until its worker has ended it.
         """
-        names, tenant = beat.named, self._desk.tenant(call)
+        names, tenant = beat.named, call.caller.tenant
         found = await self._desk.find([(tenant, name) for name in names]) if names else []
-        held = [(n, one) for n, one in zip(names, found, strict=True) if _is_held(n, one, beat)]
-        asked = [(one.job.lease or "", self._until(one, beat)) for _, one in held if one]
+        held = [
+            (name, one)
+            for name, one in zip(names, found, strict=True)
+            if one is not None and call.caller.may_use(one.job.queue) and _is_held(name, one, beat)
+        ]
+        asked = [(one.job.lease or "", self._until(one, beat)) for _, one in held]
         now = self._desk.now()
         done = await self._desk.engine.store.extend(asked, now=now) if asked else []
         extended = [name for (name, _), good in zip(held, done, strict=True) if good]
-        await self.stalls.heard([one for _, one in held if one is not None])
+        await self.stalls.heard([one for _, one in held])
         forgiven = (
             () if beat.leases else (n for n, one in zip(names, found, strict=True) if not one)
         )
         kept = {*extended, *forgiven}
-        cancelled = [name for name, one in held if one and one.job.cancel_at is not None]
+        cancelled = [name for name, one in held if one.job.cancel_at is not None]
         return extended, [name for name in names if name not in kept], cancelled
 
     def _until(self, stored: Stored, beat: _Beat) -> int:
@@ -270,8 +283,8 @@ def replace_wake(record: Record, wake_at: int) -> Record:
     return replace(record, version=record.version + 1, wake_at=wake_at)
 
 
-def _is_held(name: str, stored: Stored | None, beat: _Beat) -> bool:
-    if stored is None or stored.job.state != "active" or not stored.job.wire:
+def _is_held(name: str, stored: Stored, beat: _Beat) -> bool:
+    if stored.job.state != "active" or not stored.job.wire:
         return False
     if beat.leases is not None and beat.leases.get(name) != stored.job.lease:
         return False

@@ -54,8 +54,15 @@ _KNOWN_CHARS_MAX: Final = 2_000
 _DIRECTIVE = "test_directive"
 
 
+class _Weighted(msgspec.Struct, frozen=True):
+    """A queue that is fetched from before those of less weight."""
+
+    name: str
+    weight: float = 1.0
+
+
 class _Fetch(msgspec.Struct, frozen=True):
-    queues: list[str] | None = None
+    queues: list[str | _Weighted] | None = None
     count: int | None = None
     worker_id: str | None = None
     visibility_timeout_ms: int | None = None
@@ -85,7 +92,7 @@ class Working:
         asked = read_body(call, _Fetch)
         if asked.pool is not None:
             pool = await self._system.pool(call, asked.pool)
-            asked = replace(asked, queues=asked.queues or list(pool.queues), fair=pool.fair)
+            asked = replace(asked, queues=asked.queues or [*pool.queues], fair=pool.fair)
         want = self._want(call, asked)
         if want.lease_us is None:
             usual = await self._system.queues.setting.visibility(want.tenant, want.queues)
@@ -110,8 +117,9 @@ class Working:
     def _want(self, call: Call, asked: _Fetch) -> Want:
         if not asked.queues or len(asked.queues) > _QUEUES_MAX:
             raise invalid(f"queues is needed: 1 to {_QUEUES_MAX} names", field="queues")
-        for queue in asked.queues:
-            self._desk.need_queue(call, need_queue(queue))
+        queues = _by_weight(asked.queues)
+        for queue in queues:
+            call.caller.need_queue(need_queue(queue))
         count = 1 if asked.count is None else asked.count
         if count < 1:
             raise invalid("count must be 1 or more", field="count")
@@ -123,8 +131,8 @@ class Working:
             by=By(Actor.WORKER, holder),
             holder=holder,
             leases=leases,
-            queues=tuple(dict.fromkeys(asked.queues)),
-            tenant=self._desk.tenant(call),
+            queues=queues,
+            tenant=call.caller.tenant,
             wire=True,
             lease_us=None if visibility is None else span_ms("visibility_timeout_ms", visibility),
             types=None if asked.types is None else tuple(asked.types),
@@ -140,7 +148,7 @@ class Working:
         if asked.claim_id is None:
             name, *leases = self._desk.engine.identity.ids(1 + count)
             return name, tuple(leases)
-        owner = (self._desk.tenant(call), asked.worker_id or ANONYMOUS, asked.claim_id)
+        owner = (call.caller.tenant, asked.worker_id or ANONYMOUS, asked.claim_id)
         name = digest_of("\0".join(owner))
         return name, tuple(f"{name}.{number}" for number in range(count))
 
@@ -170,8 +178,6 @@ class Working:
 
     async def _is_quiet(self, want: Want) -> bool:
         if self._desk.service.stopping.is_set():
-            return True
-        if await self._system.is_closed(want.tenant):
             return True
         is_named = want.holder != ANONYMOUS
         return is_named and await self._workers.is_quiet((want.tenant, want.holder))
@@ -208,8 +214,9 @@ class Working:
         if job.workflow is not None:
             told["parent_results"] = results = await self._flows.results_before(job)
             # The official SDK hands its handlers the metadata, and nothing else of this.
-            meta = msgspec.json.decode(kept.meta, type=dict[str, Raw])
-            told["meta"] = {"parent_results": results, **meta} if results else kept.meta
+            if results:
+                meta = msgspec.json.decode(told["meta"], type=dict[str, Raw])
+                told["meta"] = {"parent_results": results, **meta}
         if self._desk.settings.test_mode:
             await self._obey(kept.meta, want)
         self._remember((job.tenant, name), stored)
@@ -268,10 +275,10 @@ class Working:
         return self._desk.reply(flat(shown(after, name)))
 
     async def _reported(self, call: Call, name: str, report: Report) -> Stored:
-        key = (self._desk.tenant(call), name)
+        key = (call.caller.tenant, name)
         known = self._known.pop(key, None)
         stored = known or await self._desk.stored(call, name)
-        self._desk.need_queue(call, stored.job.queue)
+        call.caller.need_queue(stored.job.queue)
         if report.attempt is not None and report.attempt != counted_attempt(stored.job):
             raise conflict(stored.job, name, "report another attempt of", "active")
         return stored
@@ -298,3 +305,10 @@ class Working:
         if now is None:
             raise missing("job", name)
         raise refused(answer, now.job, name, asked)
+
+
+def _by_weight(queues: Sequence[str | _Weighted]) -> tuple[str, ...]:
+    """The names without repetition, the heaviest first; equal ones stay as they were named."""
+    weighted = [_Weighted(one) if isinstance(one, str) else one for one in queues]
+    weighted.sort(key=lambda one: -one.weight)
+    return tuple(dict.fromkeys(one.name for one in weighted))

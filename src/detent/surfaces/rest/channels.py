@@ -1,7 +1,8 @@
 """One tailer for all readers: it reads the ends of the feed and of all logs once, and rings.
 
 A channel is a job that somebody follows. It keeps the newest lines and the newest record for all of
-its readers together; what is older they read from the store. Each reader goes by its own cursor,
+its readers together, rendered once: of the record only its head, and the result once the job has
+ended. What is older they read from the store. Each reader goes by its own cursor,
 which is all that is kept for it: however lines come, from the channel or from the store, the next
 one is that after the cursor, so none is lost or doubled where the one ends and the other begins.
 """
@@ -11,16 +12,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+from msgspec import Raw
+from msgspec.json import encode
 
 from detent.engine.tail import Listener
 from detent.engine.verify.feed import end_of
 from detent.errors import StoreError
+from detent.lifecycle.job.table import ENDED
 from detent.lifecycle.views import REST
 from detent.stores.api import Fed, Key, Logged, Store, Stored
 from detent.surfaces.http.service import Service
+from detent.surfaces.http.sse import frame
 
 _log = logging.getLogger(__name__)
 
@@ -33,28 +39,40 @@ _TURN_S: Final = 0.1
 _AGAIN_S: Final = 1.0
 
 
-class Channel:
-    """A job that is followed; `bell` rings when there is news, and is another one afterwards."""
+class LogFrame(NamedTuple):
+    """A line of a log as its readers get it."""
 
-    def __init__(self, key: Key, stored: Stored) -> None:
+    cursor: int
+    frame: bytes
+
+
+class Channel:
+    """A job that is followed; `bell` rings when there is news, and is another one afterwards.
+
+    `head` is the newest version of the job without arguments and result (`ReadStore.heads`).
+    """
+
+    def __init__(self, key: Key, head: Stored) -> None:
         self.key = key
-        self.stored = stored
+        self.head = head
         self.readers = 0
         self.bell = asyncio.Event()
-        self._lines: deque[Logged] = deque(maxlen=LINES_MAX)
+        self.status: tuple[int, Raw] | None = None
+        self.rendering = asyncio.Lock()
+        self._lines: deque[LogFrame] = deque(maxlen=LINES_MAX)
 
     def add(self, logged: Logged) -> None:
         """The next line; after a gap those before it are of no use."""
         if self._lines and logged.cursor != self._lines[-1].cursor + 1:
             self._lines.clear()
-        self._lines.append(logged)
+        self._lines.append(log_frame(logged))
 
-    def hear(self, stored: Stored) -> None:
+    def hear(self, head: Stored) -> None:
         """The record as somebody has read it; who reads first need not be heard first."""
-        if stored.job.version >= self.stored.job.version:
-            self.stored = stored
+        if head.job.version >= self.head.job.version:
+            self.head = head
 
-    def after(self, cursor: int) -> list[Logged] | None:
+    def after(self, cursor: int) -> list[LogFrame] | None:
         """The lines after a cursor as far as there are any; `None` if only the store can tell."""
         if not self._lines or cursor + 1 < self._lines[0].cursor:
             return None
@@ -94,11 +112,11 @@ class Channels:
 
     async def _opened(self, key: Key) -> Channel | None:
         for _ in range(2):
-            [stored] = await self._store.get([key])
-            if stored is None:
+            [head] = await self._store.heads([key])
+            if head is None:
                 return None
             # Read once more when it is there: what happens from then on is told to it.
-            self._open.setdefault(key, Channel(key, stored)).hear(stored)
+            self._open.setdefault(key, Channel(key, head)).hear(head)
         return self._open[key]
 
     def leave(self, channel: Channel) -> None:
@@ -107,10 +125,24 @@ class Channels:
         if not channel.readers:
             self._open.pop(channel.key, None)
 
-    async def lines(self, channel: Channel, cursor: int) -> Sequence[Logged]:
+    async def lines(self, channel: Channel, cursor: int) -> Sequence[LogFrame]:
         """The next lines after a cursor."""
         found = channel.after(cursor)
-        return await self._store.logs(channel.key, cursor, PAGE) if found is None else found
+        return await self.stored_lines(channel, cursor) if found is None else found
+
+    async def stored_lines(self, channel: Channel, cursor: int) -> Sequence[LogFrame]:
+        """The same from the store."""
+        return [log_frame(one) for one in await self._store.logs(channel.key, cursor, PAGE)]
+
+    async def status(
+        self, channel: Channel, head: Stored, render: Callable[[Stored], Awaitable[dict[str, Any]]]
+    ) -> Raw:
+        """Where the job stands, rendered once for all readers; an ended one with its result."""
+        async with channel.rendering:
+            if channel.status is None or channel.status[0] != head.job.version:
+                [stored] = await self._store.get([channel.key]) if _is_over(head) else [head]
+                channel.status = (head.job.version, Raw(encode(await render(stored or head))))
+            return channel.status[1]
 
     # --- the tailer -----------------------------------------------------------------------------
 
@@ -165,13 +197,13 @@ class Channels:
 
     def _is_pending(self, key: Key) -> bool:
         channel = self._open.get(key)
-        return channel is not None and REST.word(channel.stored.job) == "pending"
+        return channel is not None and REST.word(channel.head.job) == "pending"
 
     async def _refresh(self, keys: Sequence[Key]) -> None:
-        found = await self._store.get(keys) if keys else []
-        for key, stored in zip(keys, found, strict=True):
-            if stored is not None and key in self._open:
-                self._open[key].hear(stored)
+        found = await self._store.heads(keys) if keys else []
+        for key, head in zip(keys, found, strict=True):
+            if head is not None and key in self._open:
+                self._open[key].hear(head)
 
     def _tell(self, page: Iterable[Logged]) -> None:
         for logged in page:
@@ -179,3 +211,13 @@ class Channels:
             channel = self._open.get(logged.key)
             if channel is not None:
                 channel.add(logged)
+
+
+def log_frame(one: Logged) -> LogFrame:
+    """A line of a log as a frame."""
+    data = {"line": one.line.text, "cursor": one.cursor}
+    return LogFrame(one.cursor, frame("log", data, str(one.cursor)))
+
+
+def _is_over(head: Stored) -> bool:
+    return head.job.state in ENDED

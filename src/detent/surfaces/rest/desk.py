@@ -8,13 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from detent.lifecycle.event import By
 from detent.lifecycle.job import JobState
-from detent.lifecycle.machine import Actor
 from detent.stores.api import Stored, key_of
 from detent.surfaces.http.desk import HttpDesk
 from detent.surfaces.http.exchange import Call, Reply
-from detent.surfaces.http.problems import Problem
 from detent.surfaces.rest.faults import bad, missing
 from detent.surfaces.rest.shown import error_of, job_of
 
@@ -28,28 +25,14 @@ _DIGITS_MAX = 18
 class Desk(HttpDesk):
     """Who asks for what in the words of this surface, and how it is answered."""
 
-    def tenant(self, call: Call) -> str:
-        """Whose jobs are meant: the key says so, and nothing else."""
-        if not call.who.may_enter(call.who.tenant):
-            raise Problem(403, "FORBIDDEN", "this key is for several tenants; use one per tenant")
-        return call.who.tenant
-
-    def by(self, call: Call) -> By:
-        """Whom the history names."""
-        return By(Actor.USER, call.who.id or "rest")
-
-    def need_queue(self, call: Call, queue: str) -> None:
-        """Refuse queues that the key is not for."""
-        if not call.who.may_use(queue):
-            raise Problem(403, "FORBIDDEN", f"this key is not for queue {queue}", queue=queue)
-
-    async def stored(self, call: Call) -> Stored:
-        """The job of the path; somebody else's is not there."""
+    async def stored(self, call: Call, *, is_head: bool = False) -> Stored:
+        """The job of the path, or its head (`ReadStore.heads`); somebody else's is not there."""
         name = call.param("id")
-        [found] = await self.engine.store.get([(self.tenant(call), name.lower())])
+        read = self.engine.store.heads if is_head else self.engine.store.get
+        [found] = await read([(call.caller.tenant, name.lower())])
         if found is None or found.job.erased_at is not None:
             raise missing(name)
-        self.need_queue(call, found.job.queue)
+        call.caller.need_queue(found.job.queue)
         return found
 
     async def error(self, stored: Stored) -> dict[str, str] | None:

@@ -74,7 +74,7 @@ class Jobs:
         _need_json(call)
         key, wanted = _key_of(call), _read(call)
         ask = self._ask(call, wanted)
-        self._desk.need_queue(call, ask.queue)
+        call.caller.need_queue(ask.queue)
         if key is not None:
             ask = replace(ask, idempotency=await self._once(ask, key))
         return await self._made(call, ask)
@@ -94,7 +94,7 @@ class Jobs:
         if self._actions is not None:
             self._need_fit(action, payload)
             ask = self._actions.ask(action, payload, self._desk.engine.store.now())
-        tenant, meta = self._desk.tenant(call), _meta(call)
+        tenant, meta = call.caller.tenant, _meta(call)
         told = {"meta": meta, "tenant": tenant, "trace": trace_of(call)}
         return replace(ask, **told, profile=ProfileName.REST, retry=None)
 
@@ -117,7 +117,7 @@ class Jobs:
 
     async def _made(self, call: Call, ask: Ask) -> Reply:
         try:
-            [answer] = await self._desk.engine.enqueue([ask], self._desk.by(call))
+            [answer] = await self._desk.engine.enqueue([ask], call.caller.actor)
         except BadArguments as error:
             raise misfit(error) from None
         made = _enqueued(answer)
@@ -133,7 +133,7 @@ class Jobs:
 
     async def retry(self, call: Call) -> Reply:
         """A new job like one that failed or was cancelled; the old one stays as it is."""
-        stored, by = await self._desk.stored(call), self._desk.by(call)
+        stored, by = await self._desk.stored(call), call.caller.actor
         if stored.job.state not in (JobState.DISCARDED, JobState.CANCELLED):
             raise _unlike(stored, "retried", "failed or cancelled")
         barred = unrepeatable(stored, by)
@@ -156,7 +156,7 @@ class Jobs:
         """Jobs, newest first, without their logs."""
         query = call.query
         limit = number_in(query, "limit", _LIMIT, LIMIT_MAX)
-        tenant, action = self._desk.tenant(call), query.get("action") or None
+        tenant, action = call.caller.tenant, query.get("action") or None
         page = Page(limit + 1, await self._after(tenant, query.get("cursor")))
         found: list[Stored] = []
         for state in _states(query.get("state")):
@@ -182,7 +182,7 @@ class Jobs:
         """Call it off: at once if it waits; one that runs is asked to stop."""
         stored = await self._desk.stored(call)
         answer = await self._desk.engine.operators.cancel(
-            key_of(stored.job), self._desk.by(call), f"request {call.request_id}"
+            key_of(stored.job), call.caller.actor, f"request {call.request_id}"
         )
         if isinstance(answer, Refusal):
             # Somebody may have been faster: what counts is where it stands now.
@@ -216,7 +216,7 @@ def _unlike(stored: Stored, done: str, needed: str) -> Problem:
 
 
 def _may_see(call: Call, one: Stored) -> bool:
-    return one.job.erased_at is None and call.who.may_use(one.job.queue)
+    return one.job.erased_at is None and call.caller.may_use(one.job.queue)
 
 
 def _states(asked: str | None) -> Sequence[str | None]:
@@ -253,8 +253,8 @@ def _read(call: Call) -> _Started:
 
 
 def _meta(call: Call) -> str:
-    who = call.who
-    asker = Asker(call.request_id, who.name or who.id or None)
+    key = call.caller.principal
+    asker = Asker(call.request_id, key.name or key.id or None)
     return msgspec.json.encode(asker).decode()
 
 

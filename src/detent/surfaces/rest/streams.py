@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ class Streams:
         query = call.query
         cursor = number_in(query, "cursor", 0, _CURSOR_MAX, least=0)
         limit = number_in(query, "limit", 100, LIMIT_MAX)
-        stored = await self._desk.stored(call)
+        stored = await self._desk.stored(call, is_head=True)
         page = await self._desk.engine.store.logs(key_of(stored.job), cursor, limit)
         after = page[-1].cursor if page else cursor
         return self._desk.reply(call, lines=[_line(one) for one in page], nextCursor=after)
@@ -43,8 +43,8 @@ class Streams:
     async def events(self, call: Call) -> Reply:
         """Follow a job until it ends: what it has said since a cursor, then what it says."""
         cursor = last_seen(call.header("last-event-id"), call.query.get("cursor"))
-        stored = await self._desk.stored(call)
-        return self._places.reply(self._frames(key_of(stored.job), cursor))
+        head = await self._desk.stored(call, is_head=True)
+        return self._places.reply(self._frames(key_of(head.job), cursor))
 
     async def _frames(self, key: Key, cursor: int) -> AsyncIterator[bytes]:
         yield RETRY
@@ -79,14 +79,14 @@ class _Reader:
         """Lines and states until the end; a sign of life when there is nothing else."""
         while not self._desk.service.stopping.is_set():
             # Both before the look: whatever comes after it rings this very bell.
-            bell, stored = self._channel.bell, self._channel.stored
-            is_over = stored.job.state in ENDED
+            bell, head = self._channel.bell, self._channel.head
+            is_over = head.job.state in ENDED
             if self._told is not None and not is_over:
-                for piece in await self._status(stored):
+                for piece in await self._status(head):
                     yield piece
             async for piece in self._lines(is_over=is_over):
                 yield piece
-            for piece in await self._status(stored):
+            for piece in await self._status(head):
                 yield piece
             if is_over:
                 return
@@ -96,32 +96,30 @@ class _Reader:
     async def _lines(self, *, is_over: bool) -> AsyncIterator[bytes]:
         """All lines there are. The last ones were committed with the end, so the store has them."""
         while True:
-            page: Sequence[Logged] = await self._channels.lines(self._channel, self._cursor)
+            page = await self._channels.lines(self._channel, self._cursor)
             if is_over and not page:
-                page = await self._desk.engine.store.logs(self._channel.key, self._cursor)
+                page = await self._channels.stored_lines(self._channel, self._cursor)
             if not page:
                 return
             self._cursor = page[-1].cursor
-            yield b"".join(map(_log_frame, page))
+            yield b"".join(one.frame for one in page)
 
-    async def _status(self, stored: Stored) -> list[bytes]:
-        state = REST.word(stored.job)
+    async def _status(self, head: Stored) -> list[bytes]:
+        state = REST.word(head.job)
         if state == self._told:
             return []
         self._told = state
-        data = status_of(stored, await self._desk.error(stored))
+        data = await self._channels.status(self._channel, head, self._rendered)
         return [frame("status", data, str(self._cursor))]
+
+    async def _rendered(self, stored: Stored) -> dict[str, Any]:
+        return status_of(stored, await self._desk.error(stored))
 
 
 async def _rung(bell: asyncio.Event, seconds: float) -> bool:
     with suppress(TimeoutError):
         return await asyncio.wait_for(bell.wait(), seconds)
     return False
-
-
-def _log_frame(one: Logged) -> bytes:
-    data = {"line": one.line.text, "cursor": one.cursor}
-    return frame("log", data, str(one.cursor))
 
 
 def _line(one: Logged) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 from starlette.websockets import WebSocket
 
-from detent.engine.access import Principal, Scope
+from detent.engine.access import Scope
 from detent.engine.identity import Identity
+from detent.surfaces.http.caller import Admit, CallerRules, Reach
 from detent.surfaces.http.exchange import Call, Reply, Settings
 from detent.surfaces.http.openapi import document
 from detent.surfaces.http.problems import Problem
@@ -32,12 +33,12 @@ class RestSurface:
     """`/api/jobs` on one engine; with `actions` it knows what may be started."""
 
     prefixes: Sequence[str] = ("/api",)
-    admits_sockets = False
 
     def __init__(
         self, service: Service, settings: Settings, actions: Actions | None = None
     ) -> None:
         self.desk = Desk(service, settings)
+        self.caller_rules = self.desk.caller_rules = CallerRules("rest")
         self._actions = actions
         self._identity: Identity | None = None
         self.routes: Sequence[Route] = list(self._routes())
@@ -52,7 +53,7 @@ class RestSurface:
         self._name(call)
         yield b"content-type", _JSON if reply.type is None else reply.type.encode()
 
-    async def socket(self, socket: WebSocket, who: Principal) -> None:  # noqa: ARG002
+    async def socket(self, socket: WebSocket, admit: Admit) -> None:  # noqa: ARG002
         """There is none here."""
         raise Problem(404, "NOT_FOUND", "there are no WebSockets here; follow /events")
 
@@ -104,7 +105,8 @@ class RestSurface:
             return await handler(call)
 
         says = _says(handler)
-        return Route(method, f"{BASE}{path}", named, scope, says, statuses, gives=gives)
+        path, reach = f"{BASE}{path}", Reach.QUEUE
+        return Route(method, path, named, scope, reach, says, statuses, gives=gives)
 
     def _name(self, call: Call) -> None:
         if self._identity is None:
@@ -114,7 +116,7 @@ class RestSurface:
 
 def _open(path: str, handler: Handler, gives: str) -> Route:
     """What anybody may ask."""
-    return Route("GET", path, handler, None, _says(handler), gives=gives)
+    return Route("GET", path, handler, None, Reach.OPEN, _says(handler), gives=gives)
 
 
 def _says(handler: Handler) -> str:

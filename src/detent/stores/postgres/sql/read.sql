@@ -2,6 +2,26 @@
 SELECT s.* FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
 JOIN detent.stored AS s ON s.tenant = told.tenant AND s.id = told.id
 
+-- name: stored_heads
+-- The same without what may be large: such values are not even read.
+SELECT
+    {{job_of_j}}, j.wake_at, j.type, '' AS payload, '{}' AS meta, j.tags, j.retry, j.schema, j.key,
+    NULL AS result,
+    CASE WHEN j.has_failures THEN (
+        SELECT json_agg(
+            json_build_array(f.attempt, f.at, f.code, f.message, f.type, NULL, NULL)
+            ORDER BY f.number
+        )::text
+        FROM detent.failures AS f WHERE f.tenant = j.tenant AND f.id = j.id
+    ) END AS errors,
+    CASE WHEN j.has_note THEN (
+        SELECT json_build_array(n.at, n.attempt, n.percent, n.text)::text
+        FROM detent.notes AS n WHERE n.tenant = j.tenant AND n.id = j.id
+    ) END AS note,
+    NULL AS checkpoint
+FROM unnest($tenants::text[], $ids::text[]) AS told (tenant, id)
+JOIN detent.jobs AS j ON j.tenant = told.tenant AND j.id = told.id
+
 -- name: unquiet
 SELECT told.tenant, told.id
 FROM unnest($tenants::text[], $ids::text[], $leases::text[]) AS told (tenant, id, lease)

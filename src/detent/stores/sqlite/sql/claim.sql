@@ -142,6 +142,18 @@ SELECT * FROM detent_stored WHERE seq = ?
 -- name: stored_seqs
 SELECT * FROM detent_stored WHERE seq IN (SELECT value FROM json_each(?))
 
+-- name: head_seqs
+-- The same without what may be large: pages of these columns are not even read.
+SELECT
+    seq, tenant, id, version, state, profile, queue, priority, delivery, allowed, losses_allowed,
+    created_at, state_at, last_at, previous, place, held, attempt, failures, losses, handed_back,
+    run_at, expires_at, available_us, pending_us, active_us, lease, holder, wire, lease_us,
+    enqueued_at, ready_at, activated_at, claimed_at, started_at, received_at, start_us, ended_at,
+    erased_at, cancel_at, force_at, cause, returned_by, delay_us, rerun_of, workflow, step,
+    wake_at, type, '' AS payload, '{}' AS meta, tags, retry, schema, key, NULL AS result,
+    NULL AS checkpoint, note_at, note_attempt, percent, text, is_unique
+FROM detent_stored WHERE seq IN (SELECT value FROM json_each(?))
+
 -- name: stored_like
 -- Of these jobs those that stand like another one, with what is their own: one answer, so that nobody
 -- is asked for the interpreter's lock between two rows. None has moved yet, so none has a result, a
@@ -168,6 +180,10 @@ WHERE j.version = 1 AND j.is_unique = 0 AND j.last_at <= ?2 AND j.tenant = ?3
         ?41, ?42
     )
 
--- name: failures
+-- name: head_failures
+SELECT seq, attempt, at, code, message, type, NULL, NULL FROM detent_failures
+WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY row
+
+-- name: stored_failures
 SELECT seq, attempt, at, code, message, type, details, backtrace FROM detent_failures
 WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY row

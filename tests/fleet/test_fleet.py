@@ -213,6 +213,33 @@ def test_who_will_not_keeps_nobody_else_from_hearing(yard: Yard) -> None:
     assert "There are no workers" in yard.detent("workers", "stop")
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_killed_while_it_starts_does_not_end_the_fleet(yard: Yard) -> None:
+    program = yard.folder / "program.py"
+    held = """
+import os, time
+if os.environ.get("LIFECYCLE_INSTANCE_ID"):
+    mark("importing")
+    while not (MARKS / "go").exists():
+        time.sleep(0.02)
+"""
+    program.write_text(program.read_text() + held)
+    fleet = yard.begin("--workers", "2")
+    pids = eventually(lambda: found if len(found := _importing(yard)) == 2 else [])
+    os.kill(pids[0], signal.SIGKILL)
+    again = eventually(lambda: found if len(found := _importing(yard)) == 3 else [])
+    yard.let_go("go")
+    eventually(lambda: yard.is_up(fleet), "the fleet does not come up")
+    assert {pid for slot in ("worker-1", "worker-2") for pid in yard.pids_of(slot)} == set(
+        again[1:]
+    )
+
+
+def _importing(yard: Yard) -> list[int]:
+    path = yard.marks / "importing"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
 _ADDED = """
 
 @app.job(queue="of-its-own")

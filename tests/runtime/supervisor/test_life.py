@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from detent.errors import AlreadyStarted, StartFailed
-from detent.lifecycle.worker import WorkerState
+from detent.lifecycle.worker import Exit, WorkerState
 from detent.runtime.supervisor.spec import Restart
 from detent.runtime.supervisor.strategy import Strategy
 from tests.runtime.supervisor.stage import CLEAN, CRASH, Puppet, Stage
@@ -53,6 +53,38 @@ async def test_a_child_that_fails_in_the_first_start_stops_the_others_in_reverse
     assert stage.numbers.counts["lifecycle_processes_failed_total"] == 1
     assert [line for line in stage.log if "ask" in line] == ["b ask 10", "a ask 10"]
     assert supervisor.phase is _S.STOPPED
+
+
+@pytest.mark.parametrize("number", [9, 15])
+@pytest.mark.parametrize("strategy", [Strategy.ONE_FOR_ONE, Strategy.REST_FOR_ONE])
+async def test_a_child_that_is_killed_in_the_first_start_is_started_again(
+    stage: Stage, number: int, strategy: Strategy
+) -> None:
+    """W-35: a signal from outside says nothing about whether it can be started."""
+    specs = (stage.spec("a"), stage.spec("b", {"ready_in": 5.0}), stage.spec("c"))
+    supervisor = stage.supervisor(*specs, strategy=strategy)
+    starting = asyncio.ensure_future(supervisor.start())
+    await stage.clock.until(lambda: stage.made("b") == 1)
+    await stage.clock.advance(1)
+    stage.last("b").die(Exit.of_process(-number))
+    await stage.during(starting, 60)
+    assert [stage.made(name) for name in "abc"] == [1, 2, 1]
+    assert stage.numbers.counts["lifecycle_worker_restarts_total"] == 1
+    assert not [line for line in stage.log if "ask" in line]
+    await stage.during(supervisor.stop())
+
+
+async def test_a_child_that_is_killed_and_never_restarted_fails_the_first_start(
+    stage: Stage,
+) -> None:
+    spec = stage.spec("a", {"ready_in": 5.0}, restart=Restart.NEVER)
+    supervisor = stage.supervisor(spec)
+    starting = asyncio.ensure_future(supervisor.start())
+    await stage.clock.until(lambda: stage.made("a") == 1)
+    await stage.clock.advance(1)
+    stage.last("a").die(Exit.of_process(-9))
+    with pytest.raises(StartFailed, match="sigkill_external"):
+        await stage.during(starting)
 
 
 async def test_a_factory_that_raises_is_a_spawn_error(stage: Stage) -> None:

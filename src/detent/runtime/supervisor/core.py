@@ -37,6 +37,8 @@ _LAST_S: Final = 5.0
 """After force, how long an end may take to be written down before nobody waits for it any more."""
 _WORDS_CHARS_MAX: Final = 300
 _S = WorkerState
+# An operator, or whoever else may send signals: the worker itself has done nothing wrong.
+_FROM_OUTSIDE = (Cause.SIGKILL_EXTERNAL, Cause.EXTERNAL_SIGNAL)
 _log = logging.getLogger("detent.supervisor")
 
 
@@ -277,6 +279,16 @@ class Core:
 
     def _fell(self, slot: Slot, live: Live) -> None:
         """One more restart that nobody asked for: wait, perhaps for long, perhaps together."""
+        self._pace(slot, live)
+        if not self.may_start(slot):
+            return
+        if self.is_group and not live.is_failing:
+            self._group.fell(slot)
+        else:
+            self.bring_up_soon(slot)
+
+    def _pace(self, slot: Slot, live: Live) -> None:
+        """Count a restart that nobody asked for, and have the next start wait for it."""
         before = slot.pacing.gauge.circuit
         delay = slot.pacing.fell(live.uptime_s)
         whose = self.path or "supervisor"
@@ -286,12 +298,6 @@ class Core:
         self.tree.observe("backoff_triggered_seconds", delay, child=slot.path)
         if slot.pacing.gauge.circuit is Circuit.OPEN:
             self._opened(slot, live, before)
-        if not self.may_start(slot):
-            return
-        if self.is_group and not live.is_failing:
-            self._group.fell(slot)
-        else:
-            self.bring_up_soon(slot)
 
     def _opened(self, slot: Slot, live: Live, before: Circuit) -> None:
         live.note("breaker_open", f"was {before}")
@@ -320,14 +326,22 @@ class Core:
             await self._await_first(waited)
 
     async def _await_first(self, waited: dict[asyncio.Task[Live], Slot]) -> None:
-        """The next that is ready leaves the list; one that never will be is an error."""
+        """The next that is ready leaves the list; one that cannot be is an error.
+
+        One that was ended by a signal from outside is no such one: it is tried again after a while.
+        """
         done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            slot = waited.pop(task)
+            slot, live = waited.pop(task), task.result()
+            has_failed = live.record.started_at is None and not live.record.stop_requested
+            is_killed = has_failed and live.record.cause in _FROM_OUTSIDE
+            if is_killed and self.may_start(slot) and is_restarted(slot.spec, live.record):
+                self._pace(slot, live)
+                waited[self.bring_up_soon(slot)] = slot
+                continue
             self._first.discard(slot)
-            record = task.result().record
-            if record.started_at is None and not record.stop_requested:
-                raise self.start_failed(slot, task.result())
+            if has_failed:
+                raise self.start_failed(slot, live)
 
     async def _stop_all(self) -> None:
         stopping = self.tasks.run(self._stop_in_order(), "stopping all")

@@ -185,7 +185,7 @@ class Protocol(HttpToolsProtocol):
 
     def _known_body_bytes(self) -> int:
         """How many bytes come that are no request: the rest of a body of known length."""
-        if self._is_in_head or self.cycle is None or not self.cycle.more_body:
+        if self._is_in_head or self._answered is None or not self.cycle.more_body:
             return 0
         headers = dict(self.cycle.scope["headers"])
         return int(headers.get(b"content-length", b"0")) - self._body_bytes

@@ -2,8 +2,8 @@
 
 Our connections (`connection.py`) reach into uvicorn, and a version to come may have other insides.
 So they are tried once, before anybody is served, with requests whose answers are known. Uvicorn's
-own connections need more time, cannot cut off readers that stall, and do not bound what clients hold
-in memory or log; they say the same.
+own connections need more time, cannot cut off readers that stall, and do not bound what clients
+hold in memory; they say the same.
 """
 
 from __future__ import annotations

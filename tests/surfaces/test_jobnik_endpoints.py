@@ -327,7 +327,7 @@ def test_bodies_that_cannot_be_meant_leave_no_trace(jobnik: Jobnik) -> None:
         for body in bodies:
             answer = jobnik.ask("POST", path, body)
             problem(answer, 400, "VALIDATION_ERROR")
-            assert answer.body["message"].startswith("request/body")
+            assert answer.body["message"].startswith(("request/body", "the body is not UTF-8"))
     assert len(jobnik.get(f"/jobs/{job}/stages")) == 1
     assert jobnik.get(f"/stages/{stage}/summary") == EMPTY
     large = jobnik.ask("POST", f"/stages/{stage}/tasks", [{"data": {}, "maxAttempts": 2**31 - 1}])

@@ -120,7 +120,7 @@ class Kinds:
     async def _checked(self, body: bytes) -> str:
         try:
             schema = bytes(msgspec.json.decode(body, type=_Sent).schema)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             raise Fault(BAD, "the body must be {schema: a JSON Schema}", field="schema") from None
         try:
             await self._desk.service.schemas.need_schema(schema)

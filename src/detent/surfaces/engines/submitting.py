@@ -51,7 +51,7 @@ class Submitting:
             wanted = msgspec.json.decode(call.body, type=m.Submit)
         except msgspec.ValidationError as error:
             raise self._noted(misheard(error), "") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             raise self._noted(Fault(BAD, "the body is no JSON"), "") from None
         job = await self._submitted(call.caller, wanted)
         told = msgspec.json.encode(job)

@@ -226,7 +226,7 @@ def check_body(body: bytes) -> None:
         _ = body.isascii() or body.decode()
     except UnicodeDecodeError as error:
         why = f"the body is not UTF-8: see byte {error.start}"
-        raise Problem(400, "invalid_request", why) from None
+        raise Problem(400, "invalid_payload", why) from None
     need_numbers("body", body)
 
 

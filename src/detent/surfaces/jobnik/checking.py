@@ -46,7 +46,7 @@ def body_of(call: Call) -> bytes:
         raise Problem(413, UNKNOWN, "request entity too large")
     try:
         found = msgspec.json.decode(call.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"{BODY} must be JSON: {error}") from None
     if _NUL in call.body and _has_nul(found):
         raise invalid(f"{BODY} must NOT have NUL characters")

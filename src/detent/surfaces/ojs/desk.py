@@ -138,7 +138,7 @@ def read_body(call: Call, kind: type[T]) -> T:
         return msgspec.json.decode(call.body or b"{}", type=kind)
     except msgspec.ValidationError as error:
         raise invalid(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Problem(400, "invalid_payload", f"the body is no JSON object: {error}") from None
 
 

@@ -144,7 +144,7 @@ class Moulding:
             return None
         try:
             found = Sent(tenant, call.caller.id, _decode(call.body))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             # What is wrong with it is said on the long way.
             return None
         return found if found.payload.startswith("[") and is_plain(found.payload) else None

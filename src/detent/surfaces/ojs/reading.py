@@ -221,7 +221,7 @@ def object_of(body: bytes | Raw) -> dict[str, Raw]:
         raise Problem(400, "invalid_payload", "the request has no body; a JSON object is needed")
     try:
         return _OBJECT.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         why = f"the body is no JSON object: {error}"
         raise Problem(400, "invalid_payload", why) from None
 
@@ -230,7 +230,7 @@ def objects_of(field: str, raw: Raw | None, most: int) -> list[dict[str, Raw]]:
     """The objects in an array that must not be empty."""
     try:
         found = None if raw is None else msgspec.json.decode(raw, type=list[dict[str, Raw]])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         found = None
     if not found:
         raise invalid(f"{field} must be an array of objects, at least one", field=field)
@@ -243,7 +243,7 @@ def objects_of(field: str, raw: Raw | None, most: int) -> list[dict[str, Raw]]:
 def _plain(name: str, raw: Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         raise invalid(f"{name} cannot be read", field=name) from None
 
 
@@ -309,10 +309,7 @@ def _args_of(fields: Mapping[str, Raw]) -> str:
     text = b"" if raw is None else bytes(raw)
     if not text.startswith(b"["):
         raise invalid("args is needed, and must be an array", field="args")
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise Problem(400, "invalid_payload", "args is not written in UTF-8") from None
+    return text.decode()
 
 
 def _options_of(fields: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -323,7 +320,7 @@ def _options_of(fields: Mapping[str, Raw]) -> dict[str, Raw]:
         return found
     try:
         found |= _OBJECT.decode(raw or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         raise invalid("options must be an object", field="options") from None
     return found
 
@@ -335,7 +332,7 @@ def _meta_of(fields: Mapping[str, Raw], metadata: Raw | None) -> dict[str, Raw]:
             continue
         try:
             found |= _OBJECT.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             raise invalid(f"{name} must be an object", field=name) from None
     for ours in (EXTRAS, KEEP):
         if ours in found:

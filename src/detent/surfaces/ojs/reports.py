@@ -121,7 +121,4 @@ def delay_of(error: Error, now: int) -> int | None:
 
 def text_of(raw: Raw) -> str:
     """A value as it was written."""
-    try:
-        return bytes(raw).decode()
-    except UnicodeDecodeError:
-        raise Problem(400, "invalid_payload", "the body is not written in UTF-8") from None
+    return bytes(raw).decode()

@@ -246,7 +246,7 @@ def _read(call: Call) -> _Started:
         return msgspec.json.decode(call.body, type=_Started)
     except msgspec.ValidationError as error:
         raise bad(f"the body is not {{action, inputs?}}: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         # What is wrong with it is not quoted: it may be a secret.
         raise bad("the body is no JSON") from None
 

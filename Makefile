@@ -87,6 +87,11 @@ COPIED := $(wildcard $(VENV)/lib/python3*/site-packages/detent/__init__.py)
 .PHONY: prepare-again
 prepare-again:
 
+# What pip says while it installs, as a line now and then; and all of it where something goes wrong.
+PROGRESS := /^Collecting/ { if (++n % 15 == 0) print "  " n " of some " all " packages fetched"; fflush(); next } \
+  /^Installing/ { print "  installing them: half a minute"; fflush(); next } \
+  /^(Downloading|Using cached|Successfully|Requirement already|  Downloading|  Using cached|Ignoring)/ { next } { print; fflush() }
+
 # The stamp lives in the environment, so that removing the environment removes it too.
 # Packages come with hashes from the lock; the project itself is built by the locked backend. The lock is
 # whole, so pip resolves nothing: what names an extra of a package would have it look for newer ones.
@@ -101,13 +106,16 @@ $(READY): pyproject.toml uv.lock requirements-dev.lock $(if $(COPIED),prepare-ag
 	fi; \
 	if [ -n "$(UV)" ]; then \
 	  echo "Preparing $(VENV) with uv; the first time this takes a minute or two"; \
-	  "$(UV)" sync --quiet --frozen --python "$$python"; \
+	  "$(UV)" sync --frozen --python "$$python"; \
 	else \
 	  echo "Preparing $(VENV) with $$python and pip; the first time this takes a minute or two"; \
 	  $(BIN)/python -c 'import pip; $(PROBE)' >/dev/null 2>&1 || "$$python" -m venv --clear $(VENV); \
-	  pip="$(BIN)/python -m pip --quiet --disable-pip-version-check --no-input install"; \
-	  $$pip --no-deps --require-hashes -r requirements-dev.lock; \
-	  $$pip --no-deps --no-build-isolation -e .; \
+	  pip="$(BIN)/python -m pip --disable-pip-version-check --no-input install"; \
+	  rm -f $(BUILD)/installed; \
+	  { $$pip --progress-bar off --no-deps --require-hashes -r requirements-dev.lock \
+	      && touch $(BUILD)/installed; } 2>&1 | awk -v all="$$(grep -c '^[a-z].*==' requirements-dev.lock)" '$(PROGRESS)'; \
+	  test -f $(BUILD)/installed; \
+	  $$pip --quiet --no-deps --no-build-isolation -e .; \
 	fi; \
 	touch $@
 

@@ -40,7 +40,8 @@ from tests.runtime.process.yard import WORKER, is_gone
 from tests.waiting import until
 
 QUICK = Backoff(initial=0.01)
-SLEEPER = "print('here', flush=True); import time; time.sleep(1000)"
+# One write, so that the line is whole wherever it is seen.
+SLEEPER = "import os, time; os.write(1, b'here\\n'); time.sleep(1000)"
 FAKE_RUNTIME = Path(__file__).parents[1] / "runtime" / "process" / "fake_runtime.py"
 
 

@@ -30,7 +30,8 @@ class Yard(NamedTuple):
         """One request; what is no bytes is sent as JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        told = {name.replace("_", "-"): value for name, value in headers.items()}
+        told = {"content-type": "application/json"} if body is not None else {}
+        told |= {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request(method, path, data, told)
             found = connection.getresponse()

@@ -184,7 +184,10 @@ def test_other_hosts_and_other_pages_are_not_let_in(guarded: Running, url: str) 
     told = client.get("/queues", Origin="https://evil.example").error(403, "forbidden")
     assert "--allow-origin" in told["hint"]
     client.get("/queues", Origin=f"http://127.0.0.1:{guarded.port}").ok()
-    client.get("/queues", Host="[::1").error(421, "misdirected_request")
+    for host in ("[::1", "evil@localhost", "localhost:abc", "localhost:80:80", "localhost/", ""):
+        client.get("/queues", Host=host).error(421, "misdirected_request")
+    for host in ("localhost", "LOCALHOST:80", "localhost:", "127.0.0.1:1", "[::1]", "[::1]:8080"):
+        client.get("/queues", Host=host).ok()
     client.get("/queues", Origin="http://[::1").error(403, "forbidden")
     client.close()
 

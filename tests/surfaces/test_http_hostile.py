@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import httpx
 import pytest
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -175,6 +176,45 @@ def test_who_sends_the_whole_body_after_the_answer_may_go_on(url: str) -> None:
             to.sendall(asked[-900:] + _CLOSE)
             told = rest(to)
     assert told.startswith(b"HTTP/1.1 200")
+
+
+# --- bodies that are no JSON --------------------------------------------------------------------
+
+_GARBLED = (
+    b'{"a":"\xff"}',
+    b'{"\xff":1}',
+    b'{"action":"a","inputs":{"a":"\xff"}}',
+    b'{"uri":"a","type":"a","args":[],"schema":{"title":"\xff"}}',
+)
+
+
+def test_a_body_that_is_not_utf_8_is_refused_in_the_words_of_each_surface(url: str) -> None:
+    words = {"ojs": {"error"}, "v1": {"code", "message"}, "api": {"requestId"}, "engine": {"ok"}}
+    with running(url, Settings(test_mode=True)) as server:
+        asked = [route for route in server.app.routes if route.method != "GET"]
+        assert {route.path.split("/")[1] for route in asked} == set(words)
+        place = f"http://127.0.0.1:{server.port}"
+        with httpx.Client(base_url=place, headers={"Content-Type": "application/json"}) as client:
+            for route in asked:
+                path = re.sub(r"\{\w+\}", "x", route.path)
+                for body in _GARBLED:
+                    told = client.request(route.method, path, content=body)
+                    assert told.status_code == 400, (route, body, told.text)
+                    assert "the body is not UTF-8: see byte" in told.text
+                    assert words[path.split("/")[1]] <= set(told.json())
+
+
+def test_engines_take_json_that_says_so(url: str) -> None:
+    with running(url) as server:
+        place, body = f"http://127.0.0.1:{server.port}/engine", b'{"jobType":"T","schema":{}}'
+        for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+            for method, path in (("POST", "/jobs"), ("PUT", "/types/T")):
+                headers = {"Content-Type": kind}
+                told = httpx.request(method, place + path, content=body, headers=headers)
+                assert told.status_code == 400
+                assert told.json()["error"]["code"] == "BAD_MESSAGE"
+        headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+        assert httpx.put(f"{place}/types/T", content=body, headers=headers).status_code == 200
 
 
 # --- WebSockets -----------------------------------------------------------------------------------

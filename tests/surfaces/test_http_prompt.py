@@ -91,6 +91,8 @@ def test_whatever_is_odd_is_left_to_the_long_way(server: Running) -> None:
     assert b'"code":"unsupported"' in spoken
     [large] = replies(server.port, parting(b'{"type":"mail.send","args":[1e999]}'))
     assert large.startswith(b"HTTP/1.1 400")
+    [garbled] = replies(server.port, parting(b'{"type":"mail.send","args":["\xff"]}'))
+    assert garbled.startswith(b"HTTP/1.1 400")
     assert not any(seen)
 
 

@@ -11,11 +11,11 @@ import typer
 from msgspec.structs import replace
 
 from detent.app.fleet.fleet import Fleet
-from detent.app.fleet.numbers import need_metrics_place, place_of, told_at
-from detent.app.fleet.orders import Orders
+from detent.app.fleet.orders import Orders, Web
 from detent.cli.bundles import Bundle
 from detent.cli.durations import span_option, span_us
 from detent.cli.output import errors_end
+from detent.extras import needs_extra
 from detent.runtime.supervisor.backoff import Backoff
 from detent.runtime.supervisor.breaker import Breaker
 
@@ -73,9 +73,7 @@ class Care(Bundle):
         stall_s = None if self.stall == _NEVER else _seconds(self.stall)
         with errors_end():
             settings = replace(orders.told.settings, stall_s=stall_s)
-            metrics = None if self.metrics is None else place_of(self.metrics)
-            if metrics is not None:
-                need_metrics_place(metrics)
+            metrics = None if self.metrics is None else _metrics_place(self.metrics)
             return replace(
                 orders,
                 metrics=metrics,
@@ -92,8 +90,18 @@ def metered(fleet: Fleet) -> AbstractContextManager[None]:
     place, numbers = fleet.orders.metrics, fleet.numbers
     if place is None or numbers is None:
         return nullcontext()
+    from detent.app.fleet.numbers import told_at  # noqa: PLC0415 - loads Prometheus
+
     _log.info("the numbers of the supervisor are told at %s/metrics", place.url)
     return told_at(place, numbers)
+
+
+def _metrics_place(text: str) -> Web:
+    with needs_extra("server", "The option --metrics"):
+        from detent.app.fleet.numbers import need_metrics_place, place_of  # noqa: PLC0415
+    place = place_of(text)
+    need_metrics_place(place)
+    return place
 
 
 def _seconds(span: str) -> float:

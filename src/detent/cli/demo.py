@@ -26,6 +26,7 @@ from detent.cli.output import errors_end, stdout_is_terminal
 from detent.cli.running import started
 from detent.engine.telling import told_at
 from detent.engine.verify import Seen, Verification
+from detent.extras import has_extra
 from detent.runtime.supervisor.signals import Signals
 from detent.runtime.worker.settings import Settings
 from detent.stores.api import Stored
@@ -53,7 +54,7 @@ def demo(
         workers=2,
         state_dir=folder / "state",
         grace_s=5.0,
-        web=Web(port=_free_port()),
+        web=Web(port=_free_port()) if has_extra("server") else None,
     )
     try:
         with errors_end(lambda _: 1):
@@ -74,6 +75,8 @@ async def _run(orders: Orders, *, once: bool) -> int:
                 return 0
             if orders.web is not None:
                 console.print(f"It is served at {orders.web.url}/api/jobs meanwhile.")
+            else:
+                console.print("pip install 'detent[server]' brings the HTTP server.", markup=False)
             shown = FleetView(fleet, console) if stdout_is_terminal() else nullcontext()
             with shown:
                 telling = asyncio.create_task(_Story(fleet, console.print).tell())

@@ -14,7 +14,6 @@ import typer
 
 from detent.app.connection import STORE_NAMES
 from detent.app.detent import Detent
-from detent.app.fleet.distant import DistantFleet
 from detent.app.fleet.fleet import Fleet
 from detent.app.fleet.orders import STATE_DIR, Orders, Told, Web
 from detent.app.fleet.reloading import Reloading
@@ -27,6 +26,7 @@ from detent.cli.output import counted, errors_end, stdout_is_terminal
 from detent.cli.places import need_one_store, shown_url
 from detent.cli.serve import Jobnik, Logs
 from detent.errors import UnsupportedStore
+from detent.extras import has_extra, needs_extra
 from detent.runtime.remote.address import Server
 from detent.runtime.supervisor.signals import STACKS_S, Signals
 from detent.runtime.supervisor.spec import Recycle
@@ -162,7 +162,12 @@ class Site(Bundle):
 
     def web(self, *options: str) -> Web | None:
         """Where the server of the fleet is to listen, if there is one."""
-        return Web(host=self.host, port=self.port, options=options) if self.server else None
+        if not self.server:
+            return None
+        if not has_extra("server"):
+            _log.warning("no HTTP server: its packages are missing: pip install 'detent[server]'")
+            return None
+        return Web(host=self.host, port=self.port, options=options)
 
 
 @dataclass(frozen=True)
@@ -272,7 +277,7 @@ async def serve(
 ) -> int:
     """Until a signal ends it: the first asks, the second forces, HUP reads the program anew."""
     server = orders.told.server
-    fleet = Fleet(app, orders) if server is None else DistantFleet(app, orders, server)
+    fleet = Fleet(app, orders) if server is None else _distant_fleet(app, orders, server)
     reloading = Reloading(fleet, is_on=reload)
     hearing = Signals(force=fleet.force, reload=fleet.reload, metrics=fleet.numbers)
     with metered(fleet), hearing as signals:
@@ -295,6 +300,12 @@ async def serve(
                 late_s = max(orders.grace_s - STACKS_S, 0.9 * orders.grace_s, STACKS_S)
                 await signals.shut_down(fleet.stop(), late_s)
     return int(signals.is_forced or fleet.was_forced)
+
+
+def _distant_fleet(app: Detent, orders: Orders, server: Server) -> Fleet:
+    with errors_end(), needs_extra("remote", "A worker of a server"):
+        from detent.app.fleet.distant import DistantFleet  # noqa: PLC0415 - loads an HTTP client
+    return DistantFleet(app, orders, server)
 
 
 async def started(fleet: Fleet, stack: AsyncExitStack, signals: Signals) -> bool:

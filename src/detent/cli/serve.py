@@ -14,6 +14,7 @@ from detent.cli.bundles import Bundle, expanded
 from detent.cli.output import errors_end
 from detent.cli.places import Place, asked, need_one_store
 from detent.engine.engine import Engine
+from detent.extras import needs_extra
 from detent.surfaces.http.logs import JSON_LOGS, LOG_LEVEL
 
 _LEASE_S = 1_800.0
@@ -137,11 +138,13 @@ def serve(
     ] = False,
 ) -> None:
     """Serve jobs over HTTP until a signal comes; then finish what was begun."""
-    # Only whoever serves waits for everything that a server is made of.
+    # Only this command waits for everything that a server is made of.
     from detent.app.loading import load  # noqa: PLC0415
-    from detent.app.serving import serving  # noqa: PLC0415
-    from detent.surfaces.http.exchange import Settings  # noqa: PLC0415
-    from detent.surfaces.http.server import Bind  # noqa: PLC0415
+
+    with errors_end(), needs_extra("server", "An HTTP server"):
+        from detent.app.serving import serving  # noqa: PLC0415
+        from detent.surfaces.http.exchange import Settings  # noqa: PLC0415
+        from detent.surfaces.http.server import Bind  # noqa: PLC0415
 
     async def has_keys(engine: Engine) -> bool:
         return await engine.access.is_guarded()

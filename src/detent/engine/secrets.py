@@ -19,6 +19,7 @@ import msgspec
 
 from detent.engine.keyring import Keyring, SecretKey
 from detent.errors import BadArguments, SecretUnreadable
+from detent.extras import needs_extra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -139,8 +140,8 @@ class Secrets:
             raise _unreadable("it is not as we write them", path, "damaged") from None
         if form != _FORM:
             raise _unreadable(f"its form {form[:8]!r} is of newer code", path, "form")
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 (as in `_cipher`)
-
+        with needs_extra("secrets", "Reading a secret argument"):
+            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 (as in `_cipher`)
         cipher = _cipher(_own(self._keyring.find(name), owner))
         try:
             return cipher.decrypt(box[:_NONCE], box[_NONCE:], _bound(owner, path))
@@ -151,8 +152,8 @@ class Secrets:
 
 def _cipher(key: bytes) -> AESGCM:
     # Seven megabytes in every worker, of which few ever see a secret.
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
-
+    with needs_extra("secrets", "Encrypting arguments"):
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     return AESGCM(key)
 
 

@@ -10,12 +10,17 @@
     asyncio.run(engine.run())
 
 A connection that breaks is made again and goes on with the jobs that were in hand, under the same
-boot id and the same leases; what was said meanwhile is said again. It needs `aiohttp`.
+boot id and the same leases; what was said meanwhile is said again. Install `detent[engine]`.
 """
 
 from __future__ import annotations
 
-from detent.engine_client.client import EngineClient
+from detent.extras import needs_extra
+
+with needs_extra("engine", "An engine client"):
+    import aiohttp as _aiohttp  # noqa: F401 - python-socketio loads it when it connects
+
+    from detent.engine_client.client import EngineClient
 from detent.engine_client.jobs import JobFault, PushedJob
 
 __all__ = ["EngineClient", "JobFault", "PushedJob"]

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -16,7 +15,7 @@ import socketio
 from socketio.exceptions import SocketIOError
 
 from detent.engine_client.jobs import Gone, JobFault, Pushed, PushedJob, plain
-from detent.errors import EngineRefused, PackageMissing
+from detent.errors import EngineRefused
 
 _log = logging.getLogger(__name__)
 
@@ -81,10 +80,6 @@ class EngineClient:
 
     async def run(self) -> None:
         """Work until `stop`; `EngineRefused` if the server does not let this engine in."""
-        if find_spec("aiohttp") is None:
-            raise PackageMissing(
-                "An engine needs aiohttp: pip install detent[engine]", package="aiohttp"
-            )
         tries = 0
         try:
             while not self._stopping.is_set():

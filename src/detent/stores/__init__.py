@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from detent import errors
+from detent.extras import needs_extra
 from detent.stores import checks
 from detent.stores.api import Store
 from detent.stores.migrations import Migration, Watch
@@ -45,7 +46,6 @@ _ALSO = {
 _NEAR = 0.6
 """How like a word must be to be meant: less, and who says mysql is asked for sqlite."""
 _FILES = (".db", ".sqlite", ".sqlite3")
-_EXTRAS = {"asyncpg": "postgres"}
 """Which extra of ours brings a driver that not everybody needs."""
 
 
@@ -115,18 +115,8 @@ def _module(url: object) -> ModuleType:
     name = _ALSO.get(scheme, scheme)
     if not colon or name not in SCHEMES:
         raise _unknown(scheme if colon else url)
-    try:
+    with needs_extra("postgres", f"A store at {name}:"):
         return import_module(SCHEMES[name])
-    except ModuleNotFoundError as missing:
-        if missing.name not in _EXTRAS:
-            raise
-        raise _not_installed(name, missing.name) from None
-
-
-def _not_installed(scheme: str, package: str) -> errors.PackageMissing:
-    wanted = f"pip install 'detent[{_EXTRAS[package]}]'"
-    what = f"A store at {scheme}: needs the package {package}, which is not installed: {wanted}"
-    return errors.PackageMissing(what, package=package, scheme=scheme)
 
 
 def _unknown(scheme: str) -> errors.BadUrl:

@@ -29,6 +29,7 @@ from detent.app.fleet.proof import Proof
 from detent.app.loading import load
 from detent.app.working import able, executors_of, runner_of
 from detent.errors import AppError, DetentError, InstanceLost, StoreError
+from detent.extras import needs_extra
 from detent.host import working_folder
 from detent.runtime.executors.capture import Capture, Masking
 from detent.runtime.garbage import settle, sweep_rarely
@@ -149,7 +150,8 @@ class Child:
 
     async def _join(self) -> Office:
         # A megabyte, and most workers have no server.
-        from detent.app.fleet.distant_worker import Distant  # noqa: PLC0415
+        with needs_extra("remote", "A worker of a server"):
+            from detent.app.fleet.distant_worker import Distant  # noqa: PLC0415
 
         self._distant = Distant(self._app, self._told, self._instance)
         office = self._distant.office

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
 
 from detent.app.detent import Detent
@@ -20,7 +20,6 @@ from detent.app.fleet.awaiting import reached
 from detent.app.fleet.commands import Commands
 from detent.app.fleet.guarding import guard, mind
 from detent.app.fleet.members import Members
-from detent.app.fleet.numbers import Numbers
 from detent.app.fleet.orders import Orders
 from detent.app.fleet.serving import server_of
 from detent.app.fleet.shipping import Shipping
@@ -28,6 +27,7 @@ from detent.engine.doctor.starting import doubts
 from detent.engine.engine import Engine
 from detent.engine.silence import FLEET
 from detent.errors import DetentError, JournalLocked
+from detent.extras import needs_extra
 from detent.lifecycle.worker import Cause
 from detent.runtime.beating import Beating, Hearing
 from detent.runtime.remains import SessionRemains
@@ -43,6 +43,9 @@ from detent.runtime.supervisor.spec import KEEPER, Spec
 from detent.runtime.supervisor.stopping import keep_dump
 from detent.runtime.supervisor.supervisor import Supervisor
 from detent.runtime.supervisor.tree import Tree
+
+if TYPE_CHECKING:
+    from detent.app.fleet.numbers import Numbers
 
 _log = logging.getLogger("detent.fleet")
 _LAST_WORDS_S: Final = 3.0
@@ -61,7 +64,7 @@ class Fleet:
         self.orders = orders
         self.id = str(uuid4())
         self.members = Members(orders, self.id)
-        self.numbers = None if orders.metrics is None else Numbers()
+        self.numbers = None if orders.metrics is None else _new_numbers()
         """What the supervisor counts, if somebody wants to know."""
         self._revision = 0
         self._is_made = False
@@ -304,3 +307,9 @@ async def _kept_up(app: Detent) -> None:
 
 async def _made(make: Callable[[], Beating]) -> Beating:
     return make()
+
+
+def _new_numbers() -> Numbers:
+    with needs_extra("server", "The numbers of a supervisor"):
+        from detent.app.fleet.numbers import Numbers  # noqa: PLC0415 - loads Prometheus
+    return Numbers()

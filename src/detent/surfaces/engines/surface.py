@@ -16,7 +16,7 @@ from detent.surfaces.engines import messages as m
 from detent.surfaces.engines.desk import ENGINE, EVENTS, Desk
 from detent.surfaces.engines.dispatching import Dispatching
 from detent.surfaces.engines.failing import Failing
-from detent.surfaces.engines.faults import CODES, Fault, problem_reply
+from detent.surfaces.engines.faults import BAD, CODES, Fault, problem_reply
 from detent.surfaces.engines.following import Following
 from detent.surfaces.engines.kinds import Declared, Kinds
 from detent.surfaces.engines.links import Link, Links, Peer
@@ -138,6 +138,8 @@ class EnginesSurface:
     ) -> Route:
         async def faulted(call: Call) -> Reply:
             try:
+                if more.get("needs_body"):
+                    _need_json(call)
                 if method == "POST":
                     await self._awake()
                 return await handler(call)
@@ -220,3 +222,8 @@ class EnginesSurface:
         """Before the first job and the first engine somebody must look."""
         await self.following.begin()
         await self.failing.begin()
+
+
+def _need_json(call: Call) -> None:
+    if call.media_type != _JSON.decode():
+        raise Fault(BAD, f"the Content-Type must be {_JSON.decode()}")

@@ -12,7 +12,6 @@ from typing import Protocol
 from starlette.websockets import WebSocket
 
 from detent.engine.access import Scope as AccessScope
-from detent.engine.limits import need_numbers
 from detent.surfaces.http.caller import Admit, Caller, CallerRules, Reach
 from detent.surfaces.http.exchange import (
     ANSWER,
@@ -25,6 +24,7 @@ from detent.surfaces.http.exchange import (
     Settings,
     Take,
     body_of,
+    check_body,
 )
 from detent.surfaces.http.gate import Gate, KeyWatch, split_key
 from detent.surfaces.http.logs import REQUEST
@@ -204,7 +204,7 @@ class WebApp:
         # What is sent with a GET is never read: the connection drops it.
         if has_body and route.method != "GET":
             call.body = await body_of(receive, self.settings, length)
-            need_numbers("body", call.body)
+            check_body(call.body)
         return await route.handler(call)
 
     def _caller_rules(self, route: Route) -> CallerRules:
@@ -234,7 +234,7 @@ class WebApp:
         if principal is None or route.scope is None or self.settings.rate is not None:
             return False
         call.caller = self._gate.caller(principal, call, route, self._caller_rules(route))
-        need_numbers("body", call.body)
+        check_body(call.body)
         call.request_id = self._requests.name(call.headers.get(b"x-request-id"))
         return True
 

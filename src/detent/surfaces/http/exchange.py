@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from detent.engine.limits import need_numbers
 from detent.surfaces.http.caller import Caller
 from detent.surfaces.http.problems import Problem
 
@@ -142,6 +143,11 @@ class Call:
         return None if found is None else found.decode("latin-1")
 
     @property
+    def media_type(self) -> str:
+        """The Content-Type of the body without its parameters, in lower case."""
+        return (self.header("content-type") or "").split(";")[0].strip().lower()
+
+    @property
     def has_left(self) -> bool:
         """Whether whoever calls has gone, so that no answer reaches them; if anybody can tell."""
         answering: Answering | None = self.state.get(ANSWER)
@@ -209,6 +215,19 @@ async def _read(receive: Receive, settings: Settings) -> bytes:
         if size > settings.body_bytes_max:
             raise _too_large(settings)
     return b"".join(pieces)
+
+
+def check_body(body: bytes) -> None:
+    """Refuse a body that is not UTF-8, or that has a number which others would read as infinite.
+
+    JSON is UTF-8, but msgspec looks into a string only when the string itself is asked for.
+    """
+    try:
+        _ = body.isascii() or body.decode()
+    except UnicodeDecodeError as error:
+        why = f"the body is not UTF-8: see byte {error.start}"
+        raise Problem(400, "invalid_request", why) from None
+    need_numbers("body", body)
 
 
 async def left(receive: Receive) -> None:

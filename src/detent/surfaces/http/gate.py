@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import math
+import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +31,8 @@ _PREFIX = "/k/"
 _BUCKETS_MAX = 10_000
 _WELCOME_MAX = 1_000
 _HOST_CHARS_MAX = 300
+# A name or an address in brackets, then perhaps a port.
+_HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9a-zA-Z._-]+))(?::[0-9]{0,5})?")
 # How often the keys of open connections are checked.
 RECHECK_S: Final = 0.5
 
@@ -58,7 +61,8 @@ class Gate:
     def _need_host(self, told: str) -> None:
         if told in self._welcome:
             return
-        host = (_parts(f"//{told}")[1] or "").lower()
+        found = _HOST.fullmatch(told)
+        host = "" if found is None else (found[1] or found[2]).lower()
         if host not in self._hosts:
             why = f"this server is not {host or 'that'}"
             raise Problem(421, "misdirected_request", why, hint=_OTHER_NAME)
@@ -67,7 +71,7 @@ class Gate:
 
     def _is_known(self, origin: str, host: str) -> bool:
         """One that was named, or this server's own pages, under a name that it may have."""
-        return origin in self._origins or _parts(origin)[0] == host
+        return origin in self._origins or _authority(origin) == host
 
     def key_of(self, call: Call) -> str | None:
         """The key that a request brings: in front of its path, or in its headers."""
@@ -173,13 +177,12 @@ class KeyWatch:
                 one.cancel()
 
 
-def _parts(address: str) -> tuple[str | None, str | None]:
-    """The place that an address names, with its port and without; nothing of one that is none."""
+def _authority(origin: str) -> str | None:
+    """The host and port of an origin; `None` if it is no URL."""
     try:
-        found = urlsplit(address)
+        return urlsplit(origin).netloc
     except ValueError:
-        return None, None
-    return found.netloc, found.hostname
+        return None
 
 
 def _allowance(rate: int, left: float) -> tuple[tuple[str, str], ...]:

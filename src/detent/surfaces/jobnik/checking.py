@@ -40,9 +40,8 @@ _DIGITS_MAX: Final = 9
 
 def body_of(call: Call) -> bytes:
     """The body, if it is JSON that we can keep; the type is looked at first, then the size."""
-    kind = (call.header("content-type") or "").split(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, UNKNOWN, f"unsupported media type {kind[:100]}")
+    if call.media_type != "application/json":
+        raise Problem(415, UNKNOWN, f"unsupported media type {call.media_type[:100]}")
     if len(call.body) > BODY_BYTES_MAX:
         raise Problem(413, UNKNOWN, "request entity too large")
     try:

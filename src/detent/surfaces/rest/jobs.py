@@ -230,8 +230,7 @@ def _states(asked: str | None) -> Sequence[str | None]:
 
 
 def _need_json(call: Call) -> None:
-    kind = (call.header("content-type") or "").split(";")[0].strip().lower()
-    if kind != _JSON:
+    if call.media_type != _JSON:
         raise bad(f"the Content-Type must be {_JSON}")
 
 

@@ -119,18 +119,32 @@ def test_a_failed_job_shows_where_it_went_wrong(tmp_path: Path) -> None:
 
         @app.job
         def ship() -> None:
-            raise ValueError("no \u202e address")
+            raise ValueError("no \u202e address\u200b\nstate  completed")
 
         handle = ship.enqueue()
         app.drain()
         handle.run_now("now")
         app.drain()
     said = detent("jobs", "show", handle.id, "--store", f"sqlite:{tmp_path}/shop.db").said
-    wrong = r"handler_error ValueError: no \\u202e address\n"
+    wrong = r"handler_error ValueError: no \\u202e address\\u200b\\nstate  completed\n"
     assert re.search(rf"\nerrors +attempt 1: {wrong} +attempt 2: {wrong}", said)
     told = said.partition("\nThe traceback of attempt 2:\n")[2]
-    assert told.startswith("Traceback (most recent call last):\n")
-    assert told.endswith("\nValueError: no \\u202e address\n")
+    assert told.startswith("  Traceback (most recent call last):\n")
+    # Set in, it cannot be taken for a line of ours.
+    assert told.endswith("\n  ValueError: no \\u202e address\\u200b\n  state  completed\n")
+
+
+def test_what_is_not_seen_is_written_out(desk: Desk) -> None:
+    job = desk.push(type="a\u200bb")
+    for words in (("jobs", "list"), ("jobs", "show", job), ("events", "--since", "0")):
+        said = desk.said(*words)
+        assert "\u200b" not in said
+    assert r"a\u200bb" in desk.said("jobs", "show", job)
+    desk.said("jobs", "hold", job, "--as", "ada\u2060\n7  completed")
+    history = desk.said("events", "--since", "0")
+    assert r"user ada\u2060\n7  completed" in history
+    done = desk.run("workers", "kill", "w\ufeff1")
+    assert "\ufeff" not in done.complained
 
 
 def test_a_history_says_when_what_who_and_why(desk: Desk) -> None:

@@ -18,7 +18,7 @@ from detent.engine.engine import Engine
 from detent.engine.keyring import Keyring, new_key
 from detent.engine.posting import Poster
 from detent.engine.secrets import Secrets
-from detent.engine.webhook import DELAYS_S, DELIVERY, HOOK, Standing, signature
+from detent.engine.webhook import DELAYS_S, DELIVERY, HOOK, Standing, Style, signature
 from detent.errors import (
     AddressRefused,
     BadWebhook,
@@ -383,8 +383,11 @@ async def test_mistakes_are_told_when_it_is_made(world: World, engine: Engine) -
     for events in ([], ["job.finished"], ["jobs.*"], ["job"]):
         with refused("events"):
             await engine.webhooks.add(good, events)
-    with refused("secret"):
-        await engine.webhooks.add(good, ["*"], secret="short")  # noqa: S106
+    for secret in ("", "x" * 15, "x" * 257, f"{'x' * 20}\r\nX-Evil: 1", f"{'x' * 20}\u200b"):
+        with refused("secret"):
+            await engine.webhooks.add(good, ["*"], secret=secret)
+        with refused("secret"):
+            await engine.webhooks.add(good, ["*"], secret=secret, style=Style.OJS)
     strict = Engine(world.store, secrets=Secrets(Keyring([KEY])))
     with pytest.raises(AddressRefused):
         await strict.webhooks.add(good, ["*"])

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 
@@ -23,7 +24,10 @@ BOTH = pytest.mark.parametrize("store", ["sqlite", "postgresql"])
 @BOTH
 def test_jobs_are_run_and_everything_ends_when_it_is_told_to(yard: Yard) -> None:
     handles = [yard.enqueue("quick", number) for number in range(50)]
-    fleet = yard.start("--workers", "2")
+    state = yard.folder / "above" / "state"
+    fleet = yard.start("--workers", "2", "--state-dir", str(state))
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert state.parent.stat().st_mode == yard.marks.stat().st_mode
     assert [handle.result(timeout=30) for handle in handles] == list(range(50))
     for one in yard.workers():
         assert one.row is not None

@@ -407,7 +407,7 @@ def fire_schedules(day: Day) -> None:
 
 def tell_webhooks(day: Day) -> None:
     with receiving() as url:
-        hook = {"url": url, "secret": "s3cret", "events": ["job.completed"]}
+        hook = {"url": url, "secret": "s3cret" * 3, "events": ["job.completed"]}
         day.ojs.post("/webhooks/subscriptions", hook).ok(201)
         day.ojs.push("w.heard", queue="heard")
         day.ojs.ack(day.fetch("heard"))

@@ -59,14 +59,20 @@ def test_schemas_by_name(client: Client) -> None:
 
 
 def test_webhooks(client: Client) -> None:
-    base, sent = "/webhooks/subscriptions", {"url": "https://hooks.example/x", "secret": "s3cret"}
+    base, sent = (
+        "/webhooks/subscriptions",
+        {"url": "https://hooks.example/x", "secret": "s3cret" * 3},
+    )
     client.post(base, sent).error(400, "invalid_request")
     client.post(base, {**sent, "events": ["job.exploded"]}).error(400, "invalid_request")
+    for bad in ("s3cret", f"{'s3cret' * 3}\r\n"):
+        refused = {**sent, "events": ["*"], "secret": bad}
+        client.post(base, refused).error(400, "invalid_request")
     for wrong in ({"colour": ["q"]}, {"queues": [""]}, {"job_types": "a"}, {"queues": ["q"] * 101}):
         client.post(base, {**sent, "events": ["*"], "filter": wrong}).error(400, "invalid_request")
     made = client.post(base, {**sent, "events": ["job.completed", "job.*"]}).ok(201)
     hook = made["subscription"]
-    assert (hook["secret"], hook["active"]) == ("s3cret", True)
+    assert (hook["secret"], hook["active"]) == ("s3cret" * 3, True)
     assert hook["events"] == ["job.completed", "job.*"]
     path = f"{base}/{hook['id']}"
     assert "secret" not in client.get(path).ok()["subscription"]

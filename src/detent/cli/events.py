@@ -13,7 +13,7 @@ from detent.cli.bundles import expanded
 from detent.cli.jobdata import event_data
 from detent.cli.output import say
 from detent.cli.places import Place, asked
-from detent.cli.showing import at, harmless
+from detent.cli.showing import at, one_line
 from detent.engine.engine import Engine
 from detent.stores.api import Fed
 
@@ -88,4 +88,4 @@ def _line(fed: Fed, *, as_json: bool) -> str:
     moved = f"{event.source or '(new)'} -> {event.target}" if event.target else ""
     who = f"{event.actor} {event.actor_id}".strip()
     parts = (str(fed.pos), at(event.at), event.kind, event.record, event.name, moved, who)
-    return harmless("  ".join(part for part in parts if part)) + "\n"
+    return one_line("  ".join(part for part in parts if part)) + "\n"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from textwrap import indent
 from typing import Annotated
 
 import msgspec
@@ -15,9 +16,9 @@ from rich.text import Text
 
 from detent.cli.bundles import Bundle, expanded
 from detent.cli.jobdata import event_data, job_data, line_data, shown_data, why_data
-from detent.cli.output import say
+from detent.cli.output import harmless, say
 from detent.cli.places import Place, asked
-from detent.cli.showing import answer, at, cell, facts, harmless, state_cell, table
+from detent.cli.showing import answer, at, cell, facts, one_line, state_cell, table
 from detent.engine.engine import Engine
 from detent.engine.hurdles import Verdict
 from detent.engine.naming import BEGINNING, meant
@@ -191,7 +192,8 @@ def _traceback(failures: Sequence[Failure]) -> list[RenderableType]:
     """Where the last attempt that has one went wrong: the first thing that is looked for."""
     for one in reversed(failures):
         if one.backtrace:
-            lines = Text(harmless(one.backtrace.rstrip()))
+            # Set in, so that a message of several lines is not taken for what we say of the job.
+            lines = Text(indent(harmless(one.backtrace.rstrip()), "  ", lambda _: True))
             return [Text(), Text(f"The traceback of attempt {one.attempt}:"), lines]
     return []
 
@@ -271,4 +273,4 @@ def _line(logged: Logged, as_json: bool) -> str:
     if as_json:
         return msgspec.json.encode(line_data(logged)).decode() + "\n"
     line = logged.line
-    return f"{at(line.at)}  {line.level:<7}  {harmless(line.text)}\n"
+    return f"{at(line.at)}  {line.level:<7}  {one_line(line.text)}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from detent.errors import DetentError
 
+# What moves the cursor, ends a line, turns the direction of what stands beside it, or is not seen.
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 PLAIN_WIDTH = 10_000
 """Wide enough that no row is ever folded: in a pipe one row is one line."""
 
@@ -47,6 +53,11 @@ def render(*parts: RenderableType, plain: bool) -> str:
             console.print(part, crop=False)
     lines = captured.get().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def harmless(text: str) -> str:
+    """Text that does nothing to a terminal: what jobs say may come from strangers."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def say(text: str, *, encoding: str | None = None) -> None:
@@ -91,10 +102,11 @@ def errors_end(code_of: Callable[[DetentError], int] = lambda _: 2) -> Iterator[
     try:
         yield
     except DetentError as error:
-        typer.echo(f"Error: {error.message.rstrip('.')} [{error.code}].", err=True)
+        said = harmless(error.message.rstrip("."))
+        typer.echo(f"Error: {said} [{error.code}].", err=True)
         raise typer.Exit(code_of(error)) from None
     except OSError as fault:
-        where = f" {fault.filename}" if fault.filename else ""
+        where = harmless(f" {fault.filename}") if fault.filename else ""
         typer.echo(f"Error: cannot use{where}: {fault.strerror} [os_error].", err=True)
         raise typer.Exit(2) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,17 +9,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from detent.cli.lifecycle import STYLES
-from detent.cli.output import render, say, say_json, stdout_is_terminal, terminal_width
+from detent.cli.output import harmless, render, say, say_json, stdout_is_terminal, terminal_width
 from detent.cli.places import Place
 from detent.cli.tables import rows_for
 from detent.engine.telling import told_at
 from detent.lifecycle import JOB, Machine
 from detent.lifecycle.diagram import tone_of
-
-_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
-"""What moves the cursor, ends a line, or turns the direction of what stands beside it."""
 
 
 def answer(place: Place, data: Any, *parts: RenderableType) -> None:
@@ -48,13 +42,12 @@ def facts(*pairs: tuple[str, object]) -> RenderableType:
 
 def cell(value: object) -> Text:
     """Anything as text on one line."""
-    text = "" if value is None else str(value)
-    return Text(harmless(text.replace("\n", "\\n").replace("\t", " ")))
+    return Text("" if value is None else one_line(str(value)))
 
 
-def harmless(text: str) -> str:
-    """Text that does nothing to a terminal: what jobs say may come from strangers."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+def one_line(text: str) -> str:
+    """The text without anything that would end its line, or do something to a terminal."""
+    return harmless(text.replace("\n", "\\n").replace("\t", " "))
 
 
 def state_cell(state: str, machine: Machine = JOB) -> Text:

@@ -12,9 +12,8 @@ from typing import Annotated, Final
 import typer
 
 from detent.app.fleet.orders import STATE_DIR
-from detent.cli.output import say
+from detent.cli.output import harmless, say
 from detent.cli.places import errors_end_the_command
-from detent.cli.showing import harmless
 from detent.errors import UnknownWorker
 from detent.runtime.process.rotation import Files
 from detent.runtime.supervisor.dumps import dumps_in

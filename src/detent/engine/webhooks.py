@@ -38,6 +38,7 @@ HOOKS_MAX: Final = 100
 """Of one tenant: each event is compared with each of them."""
 ANYTHING: Final = Only()
 SECRET_CHARS_MIN: Final = 16
+SECRET_CHARS_MAX: Final = 256
 OVERLAP_US: Final = 24 * 3_600_000_000
 """How long a secret that was replaced still signs."""
 
@@ -108,9 +109,7 @@ class Webhooks:
             most = f"A tenant has at most {HOOKS_MAX} webhooks; let one of them tell the others"
             raise TooMany(most, limit="HOOKS_MAX", most=HOOKS_MAX, value=HOOKS_MAX + 1)
         await self._subscribers.begin()
-        # Over a foreign protocol the other side may have chosen its secret long ago.
-        least = SECRET_CHARS_MIN if style is Style.DETENT else 1
-        name, secret = self._identity.id(), _sound(secret, least)
+        name, secret = self._identity.id(), _sound(secret)
         locked = self._locked((tenant, name), secret)
         hook = Webhook(
             name,
@@ -278,12 +277,12 @@ def _hook(record: Record) -> Webhook:
     return msgspec.json.decode(record.data or "", type=Webhook)
 
 
-def _sound(secret: str | None, least: int = SECRET_CHARS_MIN) -> str:
+def _sound(secret: str | None) -> str:
     """The secret, or a new one."""
     if secret is None:
         return f"whsec_{chance.token_urlsafe(32)}"
-    if len(secret) < least:
-        why = f"A signing secret has at least {least} characters"
+    if not SECRET_CHARS_MIN <= len(secret) <= SECRET_CHARS_MAX or not secret.isprintable():
+        why = f"A signing secret has {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} printable characters"
         raise BadWebhook(why, field="secret")
     return secret
 

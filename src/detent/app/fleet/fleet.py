@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import uuid4
@@ -276,6 +277,9 @@ class Fleet:
 
 def _journal(orders: Orders) -> Journal:
     """The first of its name that nobody uses: several fleets may share a folder."""
+    with suppress(OSError):
+        # If it cannot be made, the journal in it says so.
+        orders.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for number in range(1, NAMES_MAX + 1):
         name = orders.name if number == 1 else f"{orders.name}-{number}"
         try:

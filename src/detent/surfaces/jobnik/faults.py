@@ -56,5 +56,8 @@ def problem_reply(problem: Problem) -> Reply:
         status, code, message = _SERVER_ERROR, known, "Internal Server Error"
     elif not code.isupper():
         code = _INVALID if status == _BAD_REQUEST else UNKNOWN
+        if message.startswith(("the body", "body")):
+            # Refused before it came here; clients look for the place in front.
+            message = f"request/{message.removeprefix('the ')}"
     body = msgspec.json.encode({"message": message, "code": code})
     return Reply(status, body, headers=problem.headers)

@@ -33,7 +33,7 @@ PIECE = 10_000
 PAUSE_S = 0.02
 _STAMP = struct.Struct("<qq").pack
 
-app = Detent(os.environ.get("BENCH_STORE", "memory://"))
+app = Detent(os.environ.get("BENCH_STORE"))
 _log = os.open(os.environ.get("BENCH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 

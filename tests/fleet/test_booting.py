@@ -35,6 +35,8 @@ def test_who_waits_for_a_database_ends_when_told_to(server: Server, far: Yard) -
 
 
 def test_a_database_that_is_not_there_is_refused_at_once(server: Server, far: Yard) -> None:
+    program = far.folder / "program.py"
+    program.write_text(program.read_text().replace(repr(far.url), ""))
     fleet = far.begin("--store", server.url("nowhere"))
     assert fleet.wait(timeout=60) == 2
     assert 'database "nowhere" does not exist' in far.log(fleet)

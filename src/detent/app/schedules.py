@@ -109,6 +109,7 @@ class Schedules:
         else than it did. Whether it is paused stays as it was.
         """
         need_calls([call])
+        self._check(expression, call.signature, options)
         self._declare(expression, call.signature, lambda: call, options)
 
     def of(self, expression: str, options: ScheduleOptions) -> Callable[[J], J]:
@@ -118,6 +119,7 @@ class Schedules:
             if not isinstance(job, Job):
                 why = "A schedule stands above a job: @app.schedule(...), and @app.job below it"
                 raise BadSignature(f"{why}, not {job!r:.60}", job="")
+            self._check(expression, job.signature, options)
             if missing := job.signature.required():
                 name, listed = options.get("name", job.name), ", ".join(map(repr, missing))
                 why = f"The schedule {name!r} gives its job no arguments, and {job.name} needs"
@@ -128,13 +130,8 @@ class Schedules:
 
         return declare
 
-    def _declare(
-        self,
-        expression: str,
-        job: Signature,
-        call: Callable[[], Call[Any]],
-        options: ScheduleOptions,
-    ) -> None:
+    def _check(self, expression: str, job: Signature, options: ScheduleOptions) -> None:
+        """Refuse a schedule that could never fire."""
         _need_known(options)
         what = "a text like '0 9 * * *' or '@every 5m'"
         need("schedule", expression, isinstance(expression, str), what)
@@ -142,6 +139,14 @@ class Schedules:
             why = "its secret arguments would lie in the schedule: let the job look them up"
             raise BadOption(f"{job.name} cannot be scheduled: {why}", option="secret")
         timetable(expression, options.get("tz", "UTC"), 0)
+
+    def _declare(
+        self,
+        expression: str,
+        job: Signature,
+        call: Callable[[], Call[Any]],
+        options: ScheduleOptions,
+    ) -> None:
         name = options.get("name", job.name)
         if name in self._declared:
             why = f"Two schedules are called {name!r}: give one of them another name="

@@ -200,7 +200,7 @@ def test_a_body_that_is_not_utf_8_is_refused_in_the_words_of_each_surface(url: s
                 for body in _GARBLED:
                     told = client.request(route.method, path, content=body)
                     assert told.status_code == 400, (route, body, told.text)
-                    assert "the body is not UTF-8: see byte" in told.text
+                    assert "body is not UTF-8: see byte" in told.text
                     assert words[path.split("/")[1]] <= set(told.json())
 
 

@@ -1,1 +1,0 @@
-cd /tmp/rn && python3 emit.py  && rm -rf tree && cp -r tree0 tree && python3 apply.py /tmp/rn/tree | tail -5 && cd tree && (nice /work/bin/slot /work/main/.venv/bin/python -m mypy --cache-dir /tmp/rn/mypycache --no-incremental) > /tmp/rn/mypy.log 2>&1; head -30 /tmp/rn/mypy.log
